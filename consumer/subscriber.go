@@ -1,0 +1,33 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// Subscriber is what the pipeline needs of a broker: the messages of some topics for one consumer group.
+type Subscriber interface {
+	// Run calls deliver for every message until ctx ends; then it takes no more, waits for the calls under way, stores
+	// what was acknowledged and returns nil. A broker that does not answer is waited for. deliver runs in several
+	// goroutines, but for messages of one key one after the other, in the broker's order. Nil acknowledges. An
+	// error does not: the message is delivered again, to this process or another, and no later message of its key
+	// is acknowledged before it. The context that deliver gets does not end with ctx.
+	Run(ctx context.Context, deliver func(ctx context.Context, delivery Delivery) error) error
+}
+
+// Delivery is one message as a broker delivered it.
+type Delivery struct {
+	Message txmsg.Message
+	Source  Source
+	// Malformed is not nil when the broker's record could not be read as a message; Message holds what could.
+	Malformed error
+}
+
+// Source is where a delivery stands in its broker, for logs and dead letters.
+type Source struct {
+	Broker    string // "kafka", "nats", "rocketmq"
+	Topic     string
+	Partition string // partition, queue or stream
+	Offset    int64
+}

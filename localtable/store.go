@@ -1,0 +1,131 @@
+package localtable
+
+import (
+	"context"
+	"time"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// Lanes is the number of lanes that a database with several relays has. A row's lane is a hash of its destination and
+// key; the database computes it. A database that has one writer anyway, such as SQLite, has one lane.
+const Lanes = 64
+
+// Store is what Messenger and relay need of a database. Its methods may be called by many goroutines and processes at
+// once. Every time is the database's clock. Package storetest tests these sentences.
+type Store[Tx any] interface {
+	txmsg.Database[Tx]
+
+	// Insert returns the statements that write entries in their order, state ready, or waiting where Delay is set.
+	// They are run by Transaction.Commit or Database.Exec. Every statement either writes all its entries or none.
+	Insert(entries []Entry) []txmsg.Statement
+
+	// Lease reports owner alive, renews its lanes for ttl from now and takes free or expired ones until it has its fair
+	// share of the lanes among the live owners. An owner is live until its last Lease plus its ttl. A lane taken
+	// gets a new, larger epoch; one renewed keeps its own. No two owners hold a lane at once.
+	Lease(ctx context.Context, owner string, ttl time.Duration) (Lease, error)
+
+	// Release gives up lanes, those of them that owner still holds, so that others may take them at once. With no lanes it
+	// gives up all and reports owner gone.
+	Release(ctx context.Context, owner string, lanes ...Lane) error
+
+	// Read returns at most limit rows of one destination and these lanes that are due: ready ones in the order in which
+	// they were written, retry and waiting ones whose time has come. It changes and locks nothing. A row that comes
+	// after a failed row of its key (retry, parked, dead and holding) that is not among those returned is a Follower.
+	// The rows of one key are in the order in which they were written. Its cost depends neither on rows in other
+	// states nor on the length of the backlog.
+	Read(ctx context.Context, destination string, lanes []Lane, limit int) ([]Row, error)
+
+	// Settle writes the results of one batch in one statement or transaction, and returns how many rows it changed. A result
+	// changes its row only if owner holds the row's lane in the epoch given, and the row still has the revision that
+	// was read: else someone else has decided, or the same settlement came before. See [Settlement].
+	Settle(ctx context.Context, settlement Settlement) (changed int, err error)
+
+	// Sweep makes ready, in order and at most limit, the parked rows of these lanes that have no failed row (retry,
+	// dead and holding) of their key before them, and returns how many.
+	Sweep(ctx context.Context, owner string, lanes []Lane, limit int) (int, error)
+
+	// Prune removes at most limit delivered rows that were kept and are older than retention, and prepares the space for
+	// those to come. It never touches rows that are not delivered. It returns how many rows it removed.
+	Prune(ctx context.Context, retention time.Duration, limit int) (int, error)
+
+	// Status counts, from the table.
+	Status(ctx context.Context) (Status, error)
+}
+
+// Entry is a message to write, with the name of the destination that is to get it.
+type Entry struct {
+	Destination string
+	Message     txmsg.Message
+}
+
+// Lane is the right to settle the rows of one lane, in one epoch.
+type Lane struct {
+	Number int
+	Epoch  int64
+}
+
+// Lease is what an owner holds.
+type Lease struct {
+	Lanes   []Lane
+	Surplus int // how many of Lanes the owner should release because the others hold fewer than their share
+}
+
+// Row is a row that is due.
+type Row struct {
+	Lane        int
+	Seq         int64 // order of writing
+	Revision    int64 // grows with every change of the row
+	Destination string
+	Message     txmsg.Message // Delay is 0
+	Delayed     bool          // it was written with a delay: outside the order of its key
+	Attempts    int           // spent so far
+	Follower    bool
+	Created     time.Time
+}
+
+// Fate is what became of a row in a batch.
+type Fate int
+
+// The fates. A row that met an outage has none: it is not settled and stays as it is.
+const (
+	Delivered Fate = iota + 1 // the broker has it
+	Retry                     // refused: try again after the result's delay
+	Dead                      // refused for good: kept for a person
+	Parked                    // not sent: waits behind an earlier row of its key
+)
+
+// Result is one row's fate.
+type Result struct {
+	Row   Row
+	Fate  Fate
+	After time.Duration // of Retry
+	Error string        // of Retry and Dead: kept as the row's history, newest last
+	Class string        // of Retry and Dead: refused, too_large, no_route
+}
+
+// Settlement is the outcome of one batch.
+type Settlement struct {
+	Owner   string
+	Lanes   []Lane // as they were when the batch was read
+	Results []Result
+
+	// Archive keeps delivered rows with their time of delivery until Prune; else they are deleted at once. Either way they
+	// leave the table of unsent rows.
+	Archive bool
+	// DeadHolds makes a row that dies hold back its key until a person decides.
+	DeadHolds bool
+	// Unpark is the most rows of a key that are made ready in the same statement when its failed head is delivered or dies
+	// without holding; Sweep finds the others. A Parked result is written only if a failed row of its key still
+	// stands before it; else the row stays ready.
+	Unpark int
+	// Errors is the most errors that a row's history keeps.
+	Errors int
+}
+
+// Status describes the table.
+type Status struct {
+	Ready, Waiting, Retry, Parked, Dead int64
+	// OldestUnsent is the age of the oldest row that is due and not delivered, 0 when there is none.
+	OldestUnsent time.Duration
+}
