@@ -25,7 +25,7 @@ type Store[Tx any] interface {
 type DeadLetter struct {
 	Consumer string
 	Message  txmsg.Message
-	Source   Source
+	Source   txmsg.Source
 	Attempts int
 	Errors   []string // of the last attempts, oldest first; a panic's with its stack
 }

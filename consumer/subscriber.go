@@ -13,21 +13,5 @@ type Subscriber interface {
 	// goroutines, but for messages of one key one after the other, in the broker's order. Nil acknowledges. An
 	// error does not: the message is delivered again, to this process or another, and no later message of its key
 	// is acknowledged before it. The context that deliver gets does not end with ctx.
-	Run(ctx context.Context, deliver func(ctx context.Context, delivery Delivery) error) error
-}
-
-// Delivery is one message as a broker delivered it.
-type Delivery struct {
-	Message txmsg.Message
-	Source  Source
-	// Malformed is not nil when the broker's record could not be read as a message; Message holds what could.
-	Malformed error
-}
-
-// Source is where a delivery stands in its broker, for logs and dead letters.
-type Source struct {
-	Broker    string // "kafka", "nats", "rocketmq"
-	Topic     string
-	Partition string // partition, queue or stream
-	Offset    int64
+	Run(ctx context.Context, deliver func(ctx context.Context, delivery txmsg.Delivery) error) error
 }
