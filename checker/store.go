@@ -30,7 +30,7 @@ type Store[Tx any] interface {
 	// never change.
 	Fence(ctx context.Context, halfID string, wait time.Duration) (txmsg.Outcome, error)
 
-	// Prune removes at most limit records and tombstones older than retention by the time in their ID, and returns
+	// PruneHalves removes at most limit records and tombstones older than retention by the time in their ID, and returns
 	// how many.
-	Prune(ctx context.Context, retention time.Duration, limit int) (int, error)
+	PruneHalves(ctx context.Context, retention time.Duration, limit int) (int, error)
 }

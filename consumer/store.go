@@ -17,8 +17,8 @@ type Store[Tx any] interface {
 	// Bury writes a dead letter, on a connection of its own. The same consumer and message again replaces it.
 	Bury(ctx context.Context, letter DeadLetter) error
 
-	// Prune removes at most limit inbox rows older than retention, and returns how many.
-	Prune(ctx context.Context, retention time.Duration, limit int) (int, error)
+	// PruneInbox removes at most limit inbox rows older than retention, and returns how many.
+	PruneInbox(ctx context.Context, retention time.Duration, limit int) (int, error)
 }
 
 // DeadLetter is a message that the handler did not accept in its attempts.

@@ -45,9 +45,9 @@ type Store[Tx any] interface {
 	// dead and holding) of their key before them, and returns how many.
 	Sweep(ctx context.Context, owner string, lanes []Lane, limit int) (int, error)
 
-	// Prune removes at most limit delivered rows that were kept and are older than retention, and prepares the space for
+	// PruneMessages removes at most limit delivered rows that were kept and are older than retention, and prepares the space for
 	// those to come. It never touches rows that are not delivered. It returns how many rows it removed.
-	Prune(ctx context.Context, retention time.Duration, limit int) (int, error)
+	PruneMessages(ctx context.Context, retention time.Duration, limit int) (int, error)
 
 	// Status counts, from the table.
 	Status(ctx context.Context) (Status, error)
@@ -110,7 +110,7 @@ type Settlement struct {
 	Lanes   []Lane // as they were when the batch was read
 	Results []Result
 
-	// Archive keeps delivered rows with their time of delivery until Prune; else they are deleted at once. Either way they
+	// Archive keeps delivered rows with their time of delivery until PruneMessages; else they are deleted at once. Either way they
 	// leave the table of unsent rows.
 	Archive bool
 	// DeadHolds makes a row that dies hold back its key until a person decides.
