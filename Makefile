@@ -1,0 +1,41 @@
+SERVICES = go run ./integration/services/cmd/services
+CHECK    = go run ./demo/cmd/check
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+build: ## compile everything
+	go build ./...
+
+lint: ## gofumpt, vet, staticcheck
+	@test -z "$$(go tool gofumpt -l . | tee /dev/stderr)"
+	go vet ./...
+	go tool staticcheck ./...
+
+test: ## install and start every service, then run all tests with the race detector; nothing may be skipped
+	./integration/test.sh
+
+test-unit: ## tests that need nothing but Go
+	go test -short -count=1 ./...
+
+demo: ## order and payment service with SQLite and an embedded NATS, page on http://127.0.0.1:8080
+	go run ./demo/cmd/demo
+
+demo-check: ## place orders in the demo and compare three sources; BACKEND=rocketmq or localtable/kafka, SABOTAGE=drop or invent
+	$(CHECK) $(if $(BACKEND),-backend $(BACKEND)) $(if $(SABOTAGE),-sabotage $(SABOTAGE))
+
+crash: ## kill the process at every named point of the protocols, 20 rounds a point
+	./integration/crash.sh 20
+
+services: ## start PostgreSQL, Kafka, NATS and RocketMQ and print the environment to export
+	@$(SERVICES) up
+
+services-down: ## stop exactly what "make services" started
+	@$(SERVICES) down
+
+bench: ## benchmarks of the hot paths
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: help build lint test test-unit demo demo-check crash services services-down bench
