@@ -14,10 +14,11 @@ type Store[Tx any] interface {
 	// same consumer and message waits until the other transaction has ended: false if that committed, true if not.
 	Mark(ctx context.Context, tx Tx, consumer, messageID string) (first bool, err error)
 
-	// Bury writes a dead letter, on a connection of its own. The same consumer and message again replaces it.
+	// Bury writes a dead letter, on a connection of its own. The same consumer and message again replaces it. The
+	// letter's texts are valid UTF-8 without NUL, of any length; the body is any bytes.
 	Bury(ctx context.Context, letter DeadLetter) error
 
-	// PruneInbox removes at most limit inbox rows older than retention, and returns how many.
+	// PruneInbox removes at most limit inbox rows older than retention, whichever consumer's, and returns how many.
 	PruneInbox(ctx context.Context, retention time.Duration, limit int) (int, error)
 }
 
