@@ -39,8 +39,9 @@ func ToWire(m Message) map[string]string {
 // FromWire builds the message that a subscriber read. headers may hold more than ToWire wrote: names reserved by a
 // broker are left out. A message that another producer wrote has no ID; it gets fallbackID, which the subscriber makes
 // of the place where it stands in the broker, so that copies of the delivery agree. An error is an
-// [*InvalidMessageError]: a field of ours that does not parse.
+// [*InvalidMessageError]: a field of ours that does not parse; the message holds the others.
 func FromWire(topic string, body []byte, headers map[string]string, fallbackID string) (Message, error) {
+	var problem error
 	m := Message{ID: fallbackID, Topic: topic, Body: body}
 	if m.Body == nil {
 		m.Body = []byte{}
@@ -48,7 +49,9 @@ func FromWire(topic string, body []byte, headers map[string]string, fallbackID s
 	for name, value := range headers {
 		switch name {
 		case HeaderID:
-			m.ID = value
+			if value != "" {
+				m.ID = value
+			}
 		case HeaderKey:
 			m.Key = value
 		case HeaderType:
@@ -56,7 +59,8 @@ func FromWire(topic string, body []byte, headers map[string]string, fallbackID s
 		case HeaderSequence:
 			sequence, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
-				return m, &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", name), Value: value, Rule: "must be a whole number"}
+				problem = &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", name), Value: value, Rule: "must be a whole number"}
+				continue
 			}
 			m.Sequence = sequence
 		default:
@@ -69,5 +73,5 @@ func FromWire(topic string, body []byte, headers map[string]string, fallbackID s
 			m.Headers[name] = value
 		}
 	}
-	return m, nil
+	return m, problem
 }
