@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// Nested runs fn in a nested transaction of tx, the one that a callback of Transact got. If fn returns an error, panics
+// or ends its goroutine, what fn wrote and what it published is undone, and tx goes on without it. The error is
+// fn's own; one that wraps [txmsg.ErrRolledBack] says that all of tx is lost.
+func (db *DB) Nested(ctx context.Context, tx *sql.Tx, fn func(ctx context.Context) error) error {
+	found, ok := db.live.Load(tx)
+	if !ok {
+		return errors.New("sqlite: nested: tx must be one that this DB has begun and that has not ended")
+	}
+	return found.(*transaction).nested(ctx, fn)
+}
+
+func (t *transaction) nested(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	if t.guard.rolledBack() {
+		return fmt.Errorf("sqlite: nested: %w", txmsg.ErrRolledBack)
+	}
+	// The savepoint must end whatever becomes of ctx: an interrupted statement rolls back all of tx.
+	own := context.WithoutCancel(ctx)
+	name := fmt.Sprintf("txmsg_%d", t.depth+1)
+	if _, err := t.tx.ExecContext(own, "SAVEPOINT "+name); err != nil {
+		return fmt.Errorf("sqlite: nested: %w", err)
+	}
+	t.depth++
+	forget := func() {}
+	if t.savepoint != nil {
+		forget = t.savepoint()
+	}
+	kept := false
+	defer func() {
+		t.depth--
+		if kept {
+			return
+		}
+		forget()
+		if failed := t.undo(own, name); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
+	if err := fn(ctx); err != nil {
+		return err
+	}
+	if t.guard.rolledBack() {
+		return nil // undo says so
+	}
+	if _, err := t.tx.ExecContext(own, "RELEASE "+name); err != nil {
+		return fmt.Errorf("sqlite: nested: %w", err)
+	}
+	kept = true
+	return nil
+}
+
+func (t *transaction) undo(ctx context.Context, name string) error {
+	if t.guard.rolledBack() {
+		return fmt.Errorf("sqlite: nested: %w", txmsg.ErrRolledBack)
+	}
+	if _, err := t.tx.ExecContext(ctx, "ROLLBACK TO "+name+"; RELEASE "+name); err != nil {
+		return fmt.Errorf("sqlite: nested: undo: %w", err)
+	}
+	return nil
+}

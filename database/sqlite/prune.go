@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// PruneMessages implements [localtable.Store].
+func (db *DB) PruneMessages(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	return db.prune(ctx, "delivered messages", `DELETE FROM txmsg_delivered WHERE seq IN (
+		SELECT seq FROM txmsg_delivered WHERE delivered < `+now+` - ? ORDER BY delivered LIMIT ?)`, retention, limit)
+}
+
+// PruneInbox implements [consumer.Store].
+func (db *DB) PruneInbox(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	return db.prune(ctx, "inbox", `DELETE FROM txmsg_inbox WHERE (consumer, message_id) IN (
+		SELECT consumer, message_id FROM txmsg_inbox WHERE created < `+now+` - ? ORDER BY created LIMIT ?)`, retention, limit)
+}
+
+func (db *DB) prune(ctx context.Context, what, query string, retention time.Duration, limit int) (int, error) {
+	var pruned int64
+	err := db.write(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, query, milliseconds(retention), limit)
+		if err != nil {
+			return err
+		}
+		pruned, err = result.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sqlite: prune %s: %w", what, err)
+	}
+	return int(pruned), nil
+}

@@ -1,0 +1,190 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// Settle implements [localtable.Store], in one transaction.
+func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int, err error) {
+	if len(s.Results) == 0 {
+		return 0, nil
+	}
+	err = db.write(ctx, func(tx *sql.Tx) error {
+		changed = 0
+		held, err := holds(ctx, tx, s.Owner, s.Lanes)
+		if err != nil || !held {
+			return err
+		}
+		settling := &settling{tx: tx, settlement: s}
+		changed, err = settling.run(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sqlite: settle messages: %w", err)
+	}
+	return changed, nil
+}
+
+// settling is the settlement of one batch in a transaction that has the write lock.
+type settling struct {
+	tx         *sql.Tx
+	settlement localtable.Settlement
+	open       []localtable.Result // those that still apply
+	freed      map[group]bool      // keys whose failed head goes
+	changed    int
+}
+
+// group is what order is kept in.
+type group struct{ destination, key string }
+
+func (s *settling) run(ctx context.Context) (int, error) {
+	for _, step := range []func(context.Context) error{s.compare, s.deliver, s.fail, s.unpark, s.park} {
+		if err := step(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return s.changed, nil
+}
+
+// compare finds the results whose row has the revision that was read, and the keys that they may free.
+func (s *settling) compare(ctx context.Context) error {
+	read := make([][2]int64, len(s.settlement.Results))
+	for i, result := range s.settlement.Results {
+		read[i] = [2]int64{result.Row.Seq, result.Row.Revision}
+	}
+	found, err := s.tx.QueryContext(ctx, `SELECT r.key, m.destination, m.key, m.heads
+		FROM json_each(?) r CROSS JOIN txmsg_message m ON m.seq = r.value ->> 0 AND m.revision = r.value ->> 1`, array(read))
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	s.freed = map[group]bool{}
+	for found.Next() {
+		var i int
+		var of group
+		var head bool
+		if err := found.Scan(&i, &of.destination, &of.key, &head); err != nil {
+			return err
+		}
+		result := s.settlement.Results[i]
+		s.open = append(s.open, result)
+		gone := result.Fate == localtable.Delivered || result.Fate == localtable.Dead && !s.settlement.DeadHolds
+		if head && gone {
+			s.freed[of] = true
+		}
+	}
+	return found.Err()
+}
+
+func (s *settling) deliver(ctx context.Context) error {
+	seqs := s.seqs(localtable.Delivered)
+	if s.settlement.Archive {
+		_, err := s.tx.ExecContext(ctx, `INSERT INTO txmsg_delivered
+			(seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors)
+			SELECT seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors
+			FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`, seqs)
+		if err != nil {
+			return err
+		}
+	}
+	return s.change(ctx, `DELETE FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`, seqs)
+}
+
+// failMessage keeps the newest ?5 errors.
+const failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3, due = ` + now + ` + ?4, attempts = attempts + 1, revision = revision + 1,
+	errors = (SELECT json_group_array(json(value)) FROM (
+		SELECT value FROM json_each(json_insert(errors, '$[#]', json_object('time', ` + now + `, 'class', ?6, 'error', ?7)))
+		ORDER BY key LIMIT -1 OFFSET max(0, json_array_length(errors) + 1 - ?5)))
+	WHERE seq = ?1`
+
+func (s *settling) fail(ctx context.Context) error {
+	var stmt *sql.Stmt
+	for _, result := range s.open {
+		state := "retry"
+		switch result.Fate {
+		case localtable.Retry:
+		case localtable.Dead:
+			state = "dead"
+		default:
+			continue
+		}
+		if stmt == nil {
+			var err error
+			if stmt, err = s.tx.PrepareContext(ctx, failMessage); err != nil {
+				return err
+			}
+			defer stmt.Close()
+		}
+		holds := state == "dead" && s.settlement.DeadHolds
+		_, err := stmt.ExecContext(ctx, result.Row.Seq, state, holds, milliseconds(result.After), s.settlement.Errors,
+			result.Class, result.Error)
+		if err != nil {
+			return err
+		}
+		s.changed++
+	}
+	return nil
+}
+
+// unpark makes ready what waited only for the heads that are gone.
+func (s *settling) unpark(ctx context.Context) error {
+	for of := range s.freed {
+		_, err := s.tx.ExecContext(ctx, `UPDATE txmsg_message SET state = 'ready', revision = revision + 1 WHERE seq IN (
+			SELECT seq FROM txmsg_message WHERE state = 'parked' AND destination = ?1 AND key = ?2
+			AND seq < coalesce((SELECT min(h.seq) FROM txmsg_message h WHERE h.heads AND h.destination = ?1 AND h.key = ?2),
+				9223372036854775807)
+			ORDER BY seq LIMIT ?3)`, of.destination, of.key, s.settlement.Unpark)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// park comes last: behind the rows that failed in this batch, and behind no other that it has freed.
+func (s *settling) park(ctx context.Context) error {
+	return s.change(ctx, `UPDATE txmsg_message AS m SET state = 'parked', revision = revision + 1
+		WHERE seq IN (SELECT value FROM json_each(?)) AND key <> '' AND NOT delayed AND (
+			EXISTS (SELECT 1 FROM txmsg_message h
+				WHERE h.heads AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq)
+			OR EXISTS (SELECT 1 FROM txmsg_message p
+				WHERE p.state = 'parked' AND p.destination = m.destination AND p.key = m.key AND p.seq < m.seq))`,
+		s.seqs(localtable.Parked))
+}
+
+func (s *settling) change(ctx context.Context, query, seqs string) error {
+	result, err := s.tx.ExecContext(ctx, query, seqs)
+	if err != nil {
+		return err
+	}
+	count, err := result.RowsAffected()
+	s.changed += int(count)
+	return err
+}
+
+// seqs returns the rows of one fate as a JSON array.
+func (s *settling) seqs(fate localtable.Fate) string {
+	text := []byte{'['}
+	for _, result := range s.open {
+		if result.Fate != fate {
+			continue
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, result.Row.Seq, 10)
+	}
+	return string(append(text, ']'))
+}
+
+// array returns numbers as JSON, which they always have.
+func array(numbers [][2]int64) string {
+	text, _ := json.Marshal(numbers)
+	return string(text)
+}

@@ -1,0 +1,33 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// messageStatus takes the age of a delayed row from when it fell due.
+const messageStatus = `SELECT
+	(SELECT count(*) FROM txmsg_message WHERE state = 'ready'),
+	(SELECT count(*) FROM txmsg_message WHERE state IN ('retry', 'waiting') AND state = 'waiting'),
+	(SELECT count(*) FROM txmsg_message WHERE state IN ('retry', 'waiting') AND state = 'retry'),
+	(SELECT count(*) FROM txmsg_message WHERE state = 'parked'),
+	(SELECT count(*) FROM txmsg_message WHERE state = 'dead'),
+	` + now + ` - min(` + now + `,
+		coalesce((SELECT min(created) FROM txmsg_message WHERE state = 'ready'), 9223372036854775807),
+		coalesce((SELECT min(iif(state = 'waiting', due, created)) FROM txmsg_message
+			WHERE state IN ('retry', 'waiting') AND due <= ` + now + `), 9223372036854775807))`
+
+// Status implements [localtable.Store].
+func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
+	var s localtable.Status
+	var age int64
+	err := db.pool.QueryRowContext(ctx, messageStatus).Scan(&s.Ready, &s.Waiting, &s.Retry, &s.Parked, &s.Dead, &age)
+	if err != nil {
+		return localtable.Status{}, fmt.Errorf("sqlite: count messages: %w", err)
+	}
+	s.OldestUnsent = time.Duration(age) * time.Millisecond
+	return s, nil
+}
