@@ -21,24 +21,28 @@ type Store[Tx any] interface {
 	Insert(entries []Entry) []txmsg.Statement
 
 	// Lease reports owner alive, renews its lanes for ttl from now and takes free or expired ones until it has its fair
-	// share of the lanes among the live owners. An owner is live until its last Lease plus its ttl. A lane taken
-	// gets a new, larger epoch; one renewed keeps its own. No two owners hold a lane at once.
+	// share of the lanes among the live owners: between lanes/owners rounded down and rounded up. An owner is live
+	// until its last Lease plus its ttl. A lane taken gets a new, larger epoch; one renewed keeps its own. No two owners
+	// hold a lane at once.
 	Lease(ctx context.Context, owner string, ttl time.Duration) (Lease, error)
 
 	// Release gives up lanes, those of them that owner still holds, so that others may take them at once. With no lanes it
 	// gives up all and reports owner gone.
 	Release(ctx context.Context, owner string, lanes ...Lane) error
 
-	// Read returns at most limit rows of one destination and these lanes that are due: ready ones in the order in which
-	// they were written, retry and waiting ones whose time has come. It changes and locks nothing. A row that comes
-	// after a failed row of its key (retry, parked, dead and holding) that is not among those returned is a Follower.
-	// The rows of one key are in the order in which they were written. Its cost depends neither on rows in other
-	// states nor on the length of the backlog.
+	// Read returns at most limit rows of one destination and these lanes that are due: ready ones, in each lane from
+	// the first written on, retry and waiting ones whose time has come. When there are more than limit, some of
+	// both are returned: neither a backlog nor a crowd of retries keeps the other out. It changes and locks nothing.
+	// A row that comes after a failed row of its key (retry, parked, dead and holding) that is not among those returned
+	// is a Follower. The rows of one key are in the order in which they were written. Delayed rows are outside all
+	// order: they neither follow nor hold back. Its cost depends neither on rows in other states nor on the length of
+	// the backlog.
 	Read(ctx context.Context, destination string, lanes []Lane, limit int) ([]Row, error)
 
 	// Settle writes the results of one batch in one statement or transaction, and returns how many rows it changed. A result
 	// changes its row only if owner holds the row's lane in the epoch given, and the row still has the revision that
-	// was read: else someone else has decided, or the same settlement came before. See [Settlement].
+	// was read: else someone else has decided, or the same settlement came before. Retry and Dead add one to the
+	// row's attempts. See [Settlement].
 	Settle(ctx context.Context, settlement Settlement) (changed int, err error)
 
 	// Sweep makes ready, in order and at most limit, the parked rows of these lanes that have no failed row (retry,
@@ -67,8 +71,10 @@ type Lane struct {
 
 // Lease is what an owner holds.
 type Lease struct {
-	Lanes   []Lane
-	Surplus int // how many of Lanes the owner should release because the others hold fewer than their share
+	Lanes []Lane
+	// Surplus is how many of Lanes the owner should release because others hold fewer than their share. When every live
+	// owner leases and releases its surplus in turn, each has its share after a few rounds, and Surplus stays 0.
+	Surplus int
 }
 
 // Row is a row that is due.
@@ -116,8 +122,8 @@ type Settlement struct {
 	// DeadHolds makes a row that dies hold back its key until a person decides.
 	DeadHolds bool
 	// Unpark is the most rows of a key that are made ready in the same statement when its failed head is delivered or dies
-	// without holding; Sweep finds the others. A Parked result is written only if a failed row of its key still
-	// stands before it; else the row stays ready.
+	// without holding; Sweep finds the others. A Parked result is written only if a failed row of its key stands
+	// before it when the other results have been written; else the row stays as it is, revision and all.
 	Unpark int
 	// Errors is the most errors that a row's history keeps.
 	Errors int

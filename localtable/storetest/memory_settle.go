@@ -1,0 +1,119 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// Settle implements [localtable.Store].
+func (m *Memory) Settle(ctx context.Context, settlement localtable.Settlement) (int, error) {
+	unlock, err := m.ask(ctx, &m.calls.Settle)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	changed := 0
+	freed := map[memoryKey]bool{}
+	bySeq := m.bySeq()
+	for _, result := range settlement.Results {
+		row := bySeq[result.Row.Seq]
+		if result.Fate == localtable.Parked || !m.mine(row, result, settlement) {
+			continue
+		}
+		wasFailed := row.failed()
+		m.settle(row, result, settlement)
+		if wasFailed && !row.failed() {
+			freed[row.key()] = true
+		}
+		changed++
+	}
+	m.rows = slices.DeleteFunc(m.rows, func(row *memoryRow) bool { return row.Seq < 0 })
+	for _, result := range settlement.Results {
+		row := bySeq[result.Row.Seq]
+		if result.Fate == localtable.Parked && m.mine(row, result, settlement) && m.failedBefore(row, true) {
+			row.state = parked
+			row.Revision++
+			changed++
+		}
+	}
+	for key := range freed {
+		m.unpark(settlement.Unpark, func(row *memoryRow) bool { return row.key() == key })
+	}
+	if m.faults.LostSettles > 0 {
+		m.faults.LostSettles--
+		return 0, ErrDown
+	}
+	return changed, nil
+}
+
+func (m *Memory) bySeq() map[int64]*memoryRow {
+	rows := make(map[int64]*memoryRow, len(m.rows))
+	for _, row := range m.rows {
+		rows[row.Seq] = row
+	}
+	return rows
+}
+
+func (m *Memory) mine(row *memoryRow, result localtable.Result, settlement localtable.Settlement) bool {
+	return row != nil && row.Revision == result.Row.Revision && m.holds(settlement.Owner, row.Lane, settlement.Lanes)
+}
+
+// settle writes one result. A row that leaves the table gets a negative seq.
+func (m *Memory) settle(row *memoryRow, result localtable.Result, settlement localtable.Settlement) {
+	row.Revision++
+	switch result.Fate {
+	case localtable.Delivered:
+		if settlement.Archive {
+			m.delivered = append(m.delivered, memoryKept{at: time.Now()})
+		}
+		row.state, row.Seq = ready, -row.Seq
+	case localtable.Retry:
+		row.state, row.due = retry, time.Now().Add(result.After)
+		row.fail(result, settlement.Errors)
+	case localtable.Dead:
+		row.state, row.holds = dead, settlement.DeadHolds
+		row.fail(result, settlement.Errors)
+	}
+}
+
+func (r *memoryRow) fail(result localtable.Result, keep int) {
+	r.Attempts++
+	r.errors = append(r.errors, result.Error)
+	r.errors = r.errors[max(len(r.errors)-keep, 0):]
+}
+
+// failedBefore reports whether a failed row of the key stands before row; parked ones count if asked for.
+func (m *Memory) failedBefore(row *memoryRow, countParked bool) bool {
+	if row.Message.Key == "" || row.Delayed {
+		return false
+	}
+	return slices.ContainsFunc(m.rows, func(other *memoryRow) bool {
+		return other.Seq < row.Seq && other.key() == row.key() && other.failed() && (countParked || other.state != parked)
+	})
+}
+
+// unpark makes ready, in order, at most limit parked rows that match and have no failed row before them.
+func (m *Memory) unpark(limit int, match func(*memoryRow) bool) int {
+	unparked := 0
+	for _, row := range m.rows {
+		if unparked < limit && row.state == parked && match(row) && !m.failedBefore(row, false) {
+			row.state = ready
+			row.Revision++
+			unparked++
+		}
+	}
+	return unparked
+}
+
+// Sweep implements [localtable.Store].
+func (m *Memory) Sweep(ctx context.Context, owner string, lanes []localtable.Lane, limit int) (int, error) {
+	unlock, err := m.ask(ctx, &m.calls.Sweep)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	return m.unpark(limit, func(row *memoryRow) bool { return m.holds(owner, row.Lane, lanes) }), nil
+}
