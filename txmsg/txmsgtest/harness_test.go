@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ type callback = func(ctx context.Context, tx *Tx, out txmsg.Publisher) error
 type broken struct {
 	*Memory
 	faults
-	world *memoryWorld
+	world   *memoryWorld
+	running atomic.Bool
 }
 
 func (b *broken) Transact(ctx context.Context, fn callback) error {
@@ -206,6 +208,12 @@ func memoryHooks(world *memoryWorld, open func(txmsg.Database[*Tx]) *broken, own
 			return open(&pooled{Database: own, slots: make(chan struct{}, connections)})
 		},
 	}
+}
+
+func (w *memoryWorld) faulty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.commit != nil
 }
 
 func (w *memoryWorld) set(fault *commitFault) (reset func()) {

@@ -202,22 +202,19 @@ var mutants = []mutant{
 	},
 	{
 		"forgets the messages of an unclear commit", "C12 an unclear COMMIT is never a false answer", "not delivered",
-		faults{transact: func(ctx context.Context, b *broken, fn callback) error {
-			var out *recorder
-			err := b.engine(ctx, func(ctx context.Context, tx *Tx, pub txmsg.Publisher) error {
-				out = &recorder{Publisher: pub}
-				return fn(ctx, tx, out)
-			})
-			if errors.Is(err, txmsg.ErrOutcomeUnknown) {
-				b.own.log.remove(out.msgs...)
-			}
-			return err
+		faults{begin: func(tx txmsg.Transaction[*Tx], b *broken) txmsg.Transaction[*Tx] {
+			return &committer{Transaction: tx, commit: func(ctx context.Context, tx txmsg.Transaction[*Tx], along []txmsg.Statement) error {
+				if b.world.faulty() {
+					along = nil
+				}
+				return tx.Commit(ctx, along...)
+			}}
 		}},
 	},
 	{
 		"lets the caller's context end COMMIT", "C12 a context that ends during COMMIT does not make it a false answer", "the transaction committed, and Transact said",
 		faults{transact: func(ctx context.Context, b *broken, fn callback) error {
-			mine := *b
+			mine := broken{Memory: b.Memory, world: b.world}
 			mine.begin = committing(func(_ context.Context, tx txmsg.Transaction[*Tx], along []txmsg.Statement) error {
 				return tx.Commit(ctx, along...)
 			})
@@ -236,13 +233,20 @@ var mutants = []mutant{
 	},
 	{
 		"forgets what was committed before Run", "what was committed while nobody ran is delivered by the next Run", "not delivered",
-		faults{run: func(ctx context.Context, b *broken) error {
-			entries, _ := b.own.log.from(0)
-			for _, e := range entries {
-				b.own.log.remove(e.message)
-			}
-			return b.Memory.Run(ctx)
-		}},
+		faults{
+			attempt: func(a txmsg.Attempt, b *broken) txmsg.Attempt {
+				return &hooked{Attempt: a, prepare: func(msgs []any) []any {
+					if !b.running.Load() {
+						return nil
+					}
+					return msgs
+				}}
+			},
+			run: func(ctx context.Context, b *broken) error {
+				b.running.Store(true)
+				return b.Memory.Run(ctx)
+			},
+		},
 	},
 	{
 		"loses a message now and then", "many goroutines, a third rolled back: delivered is committed", "not delivered",
@@ -284,19 +288,6 @@ var mutants = []mutant{
 func (b *broken) append(msgs ...txmsg.Message) {
 	for _, m := range msgs {
 		b.own.log.append(m)
-	}
-}
-
-// remove makes as if msgs had never been committed, for readers that have not seen them.
-func (l *log) remove(msgs ...txmsg.Message) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, m := range msgs {
-		for i := range l.entries {
-			if l.entries[i].message.ID == m.ID {
-				l.entries[i].message.Topic = ""
-			}
-		}
 	}
 }
 
