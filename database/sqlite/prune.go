@@ -7,16 +7,21 @@ import (
 	"time"
 )
 
+const (
+	pruneMessages = `DELETE FROM txmsg_delivered WHERE seq IN (
+		SELECT seq FROM txmsg_delivered WHERE delivered < ` + now + ` - ? ORDER BY delivered LIMIT ?)`
+	pruneInbox = `DELETE FROM txmsg_inbox WHERE (consumer, message_id) IN (
+		SELECT consumer, message_id FROM txmsg_inbox WHERE created < ` + now + ` - ? ORDER BY created LIMIT ?)`
+)
+
 // PruneMessages implements [localtable.Store].
 func (db *DB) PruneMessages(ctx context.Context, retention time.Duration, limit int) (int, error) {
-	return db.prune(ctx, "delivered messages", `DELETE FROM txmsg_delivered WHERE seq IN (
-		SELECT seq FROM txmsg_delivered WHERE delivered < `+now+` - ? ORDER BY delivered LIMIT ?)`, retention, limit)
+	return db.prune(ctx, "delivered messages", pruneMessages, retention, limit)
 }
 
 // PruneInbox implements [consumer.Store].
 func (db *DB) PruneInbox(ctx context.Context, retention time.Duration, limit int) (int, error) {
-	return db.prune(ctx, "inbox", `DELETE FROM txmsg_inbox WHERE (consumer, message_id) IN (
-		SELECT consumer, message_id FROM txmsg_inbox WHERE created < `+now+` - ? ORDER BY created LIMIT ?)`, retention, limit)
+	return db.prune(ctx, "inbox", pruneInbox, retention, limit)
 }
 
 func (db *DB) prune(ctx context.Context, what, query string, retention time.Duration, limit int) (int, error) {

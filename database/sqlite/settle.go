@@ -58,8 +58,7 @@ func (s *settling) compare(ctx context.Context) error {
 	for i, result := range s.settlement.Results {
 		read[i] = [2]int64{result.Row.Seq, result.Row.Revision}
 	}
-	found, err := s.tx.QueryContext(ctx, `SELECT r.key, m.destination, m.key, m.heads
-		FROM json_each(?) r CROSS JOIN txmsg_message m ON m.seq = r.value ->> 0 AND m.revision = r.value ->> 1`, array(read))
+	found, err := s.tx.QueryContext(ctx, compareMessages, array(read))
 	if err != nil {
 		return err
 	}
@@ -85,23 +84,13 @@ func (s *settling) compare(ctx context.Context) error {
 func (s *settling) deliver(ctx context.Context) error {
 	seqs := s.seqs(localtable.Delivered)
 	if s.settlement.Archive {
-		_, err := s.tx.ExecContext(ctx, `INSERT INTO txmsg_delivered
-			(seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors)
-			SELECT seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors
-			FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`, seqs)
+		_, err := s.tx.ExecContext(ctx, archiveMessages, seqs)
 		if err != nil {
 			return err
 		}
 	}
-	return s.change(ctx, `DELETE FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`, seqs)
+	return s.change(ctx, removeMessages, seqs)
 }
-
-// failMessage keeps the newest ?5 errors.
-const failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3, due = ` + now + ` + ?4, attempts = attempts + 1, revision = revision + 1,
-	errors = (SELECT json_group_array(json(value)) FROM (
-		SELECT value FROM json_each(json_insert(errors, '$[#]', json_object('time', ` + now + `, 'class', ?6, 'error', ?7)))
-		ORDER BY key LIMIT -1 OFFSET max(0, json_array_length(errors) + 1 - ?5)))
-	WHERE seq = ?1`
 
 func (s *settling) fail(ctx context.Context) error {
 	var stmt *sql.Stmt
@@ -135,11 +124,7 @@ func (s *settling) fail(ctx context.Context) error {
 // unpark makes ready what waited only for the heads that are gone.
 func (s *settling) unpark(ctx context.Context) error {
 	for of := range s.freed {
-		_, err := s.tx.ExecContext(ctx, `UPDATE txmsg_message SET state = 'ready', revision = revision + 1 WHERE seq IN (
-			SELECT seq FROM txmsg_message WHERE state = 'parked' AND destination = ?1 AND key = ?2
-			AND seq < coalesce((SELECT min(h.seq) FROM txmsg_message h WHERE h.heads AND h.destination = ?1 AND h.key = ?2),
-				9223372036854775807)
-			ORDER BY seq LIMIT ?3)`, of.destination, of.key, s.settlement.Unpark)
+		_, err := s.tx.ExecContext(ctx, unparkMessages, of.destination, of.key, s.settlement.Unpark)
 		if err != nil {
 			return err
 		}
@@ -149,13 +134,7 @@ func (s *settling) unpark(ctx context.Context) error {
 
 // park comes last: behind the rows that failed in this batch, and behind no other that it has freed.
 func (s *settling) park(ctx context.Context) error {
-	return s.change(ctx, `UPDATE txmsg_message AS m SET state = 'parked', revision = revision + 1
-		WHERE seq IN (SELECT value FROM json_each(?)) AND key <> '' AND NOT delayed AND (
-			EXISTS (SELECT 1 FROM txmsg_message h
-				WHERE h.heads AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq)
-			OR EXISTS (SELECT 1 FROM txmsg_message p
-				WHERE p.state = 'parked' AND p.destination = m.destination AND p.key = m.key AND p.seq < m.seq))`,
-		s.seqs(localtable.Parked))
+	return s.change(ctx, parkMessages, s.seqs(localtable.Parked))
 }
 
 func (s *settling) change(ctx context.Context, query, seqs string) error {

@@ -14,10 +14,11 @@ const sweepMessages = `
 WITH RECURSIVE parked (destination, key) AS (
     SELECT * FROM (SELECT destination, key FROM txmsg_message WHERE state = 'parked' ORDER BY destination, key LIMIT 1)
     UNION ALL
-    SELECT n.destination, n.key FROM parked CROSS JOIN txmsg_message n ON n.seq = (
+    SELECT n.destination, n.key FROM parked CROSS JOIN txmsg_message n ON n.seq = coalesce((
         SELECT seq FROM txmsg_message
-        WHERE state = 'parked' AND (destination, key) > (parked.destination, parked.key)
-        ORDER BY destination, key LIMIT 1)
+        WHERE state = 'parked' AND destination = parked.destination AND key > parked.key ORDER BY key LIMIT 1), (
+        SELECT seq FROM txmsg_message
+        WHERE state = 'parked' AND destination > parked.destination ORDER BY destination, key LIMIT 1))
 )
 UPDATE txmsg_message SET state = 'ready', revision = revision + 1 WHERE seq IN (
     SELECT m.seq FROM parked CROSS JOIN txmsg_message m

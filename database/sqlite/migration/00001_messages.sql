@@ -29,8 +29,9 @@ CREATE TABLE txmsg_message (
     heads       INTEGER NOT NULL AS (key <> '' AND NOT delayed AND (state = 'retry' OR (state = 'dead' AND holds))) VIRTUAL
 ) STRICT;
 
-CREATE INDEX txmsg_message_ready ON txmsg_message (destination, seq) WHERE state = 'ready';
-CREATE INDEX txmsg_message_due ON txmsg_message (destination, due) WHERE state IN ('retry', 'waiting');
+-- The last columns of these two are for counting and for the age of the oldest row.
+CREATE INDEX txmsg_message_ready ON txmsg_message (destination, seq, created) WHERE state = 'ready';
+CREATE INDEX txmsg_message_due ON txmsg_message (destination, due, state, created) WHERE state IN ('retry', 'waiting');
 -- The rows that hold back the later ones of their key, and those that are held back.
 CREATE INDEX txmsg_message_head ON txmsg_message (destination, key, seq) WHERE heads;
 CREATE INDEX txmsg_message_parked ON txmsg_message (destination, key, seq) WHERE state = 'parked';

@@ -1,0 +1,88 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/localtable"
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// BenchmarkTransact writes one order in a transaction, bare with the driver and with a message, alone and from 16
+// goroutines. Both are bound by the flush of the disk.
+func BenchmarkTransact(b *testing.B) {
+	body := make([]byte, 300)
+	for _, parallel := range []int{1, 16} {
+		b.Run(fmt.Sprintf("bare/%d", parallel), func(b *testing.B) {
+			db := setup(b)
+			db.Pool().SetMaxOpenConns(1) // the fastest way to queue writers
+			var next atomic.Int64
+			b.SetParallelism(parallel)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					tx, err := db.Pool().Begin()
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if _, err := tx.Exec(insertOrder, next.Add(1)); err != nil {
+						b.Error(err)
+					}
+					if err := tx.Commit(); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("with a message/%d", parallel), func(b *testing.B) {
+			db := setup(b)
+			var next atomic.Int64
+			b.SetParallelism(parallel)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					err := transact(b.Context(), db, func(ctx context.Context, tx *sql.Tx, out txmsg.Publisher) error {
+						if _, err := tx.ExecContext(ctx, insertOrder, next.Add(1)); err != nil {
+							return err
+						}
+						return out.Publish(ctx, txmsg.Message{Topic: "orders", Key: "k", Type: "order.created", Body: body})
+					})
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkRelay reads and settles batches of 500, kept and deleted.
+func BenchmarkRelay(b *testing.B) {
+	for _, archive := range []bool{false, true} {
+		b.Run(fmt.Sprintf("archive=%v", archive), func(b *testing.B) {
+			db := setup(b)
+			lease, err := db.Lease(b.Context(), "me", time.Hour)
+			require.NoError(b, err)
+			bulk(b, db, 500*b.N, "ready", `i % 100`)
+			b.ResetTimer()
+			for range b.N {
+				rows, err := db.Read(b.Context(), "d", lease.Lanes, 500)
+				require.NoError(b, err)
+				require.Len(b, rows, 500)
+				results := make([]localtable.Result, len(rows))
+				for i, row := range rows {
+					results[i] = localtable.Result{Row: row, Fate: localtable.Delivered}
+				}
+				changed, err := db.Settle(b.Context(), localtable.Settlement{Owner: "me", Lanes: lease.Lanes, Results: results, Archive: archive})
+				require.NoError(b, err)
+				require.Equal(b, 500, changed)
+			}
+			b.ReportMetric(500*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+		})
+	}
+}
