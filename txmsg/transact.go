@@ -194,7 +194,7 @@ func (p *publisher) Publish(ctx context.Context, msgs ...Message) error {
 		if m.ID == "" {
 			m.ID = p.id(&used)
 		}
-		injectTrace(ctx, &m)
+		InjectTrace(ctx, &m)
 		if err := p.check(m); err != nil {
 			return err
 		}
@@ -227,9 +227,9 @@ func (p *publisher) id(used *int) string {
 	return id
 }
 
-// injectTrace writes the caller's span into the headers in the global propagator's format (W3C traceparent), unless the
+// InjectTrace writes the caller's span into the headers in the global propagator's format (W3C traceparent), unless the
 // caller has set one.
-func injectTrace(ctx context.Context, m *Message) {
+func InjectTrace(ctx context.Context, m *Message) {
 	propagator := otel.GetTextMapPropagator()
 	for _, field := range propagator.Fields() {
 		if _, ok := m.Headers[field]; ok {
