@@ -14,9 +14,9 @@ import (
 // changed by another one before the commit.
 var ErrConflict = errors.New("txmsgtest: a value that was read has changed")
 
-// Database is an in-memory database of texts by key, with serializable transactions that never wait: the one that
-// commits second loses and is run again. The zero value is not ready; [NewMemory] makes one.
-type Database struct {
+// database holds texts by key, with serializable transactions that never wait: the one that
+// commits second loses and is run again.
+type database struct {
 	log *log
 
 	mu       sync.Mutex
@@ -25,29 +25,26 @@ type Database struct {
 	commits  int64
 }
 
-var _ txmsg.Database[*Tx] = (*Database)(nil)
+var _ txmsg.Database[*Tx] = (*database)(nil)
 
-func newDatabase() *Database {
-	return &Database{log: newLog(), values: map[string]string{}, versions: map[string]int64{}}
+func newDatabase() *database {
+	return &database{log: newLog(), values: map[string]string{}, versions: map[string]int64{}}
 }
 
-// Values returns a copy of what is committed.
-func (d *Database) Values() map[string]string {
+func (d *database) Values() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.values)
 }
 
-// Begin implements [txmsg.Database].
-func (d *Database) Begin(ctx context.Context, savepoint func() (rollback func())) (txmsg.Transaction[*Tx], error) {
+func (d *database) Begin(ctx context.Context, savepoint func() (rollback func())) (txmsg.Transaction[*Tx], error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("txmsgtest: begin: %w", context.Cause(ctx))
 	}
 	return &transaction{tx: &Tx{db: d, savepoint: savepoint, read: map[string]int64{}, changes: map[string]change{}}}, nil
 }
 
-// Exec implements [txmsg.Database]; the statements are those of [Memory].
-func (d *Database) Exec(_ context.Context, tx *Tx, stmts ...txmsg.Statement) error {
+func (d *database) Exec(_ context.Context, tx *Tx, stmts ...txmsg.Statement) error {
 	if tx.ended {
 		return errEnded
 	}
@@ -55,11 +52,10 @@ func (d *Database) Exec(_ context.Context, tx *Tx, stmts ...txmsg.Statement) err
 	return nil
 }
 
-// Conflict implements [txmsg.Database].
-func (d *Database) Conflict(err error) bool { return errors.Is(err, ErrConflict) }
+func (d *database) Conflict(err error) bool { return errors.Is(err, ErrConflict) }
 
 // commit applies a transaction, values and messages at once.
-func (d *Database) commit(tx *Tx, along []txmsg.Statement) error {
+func (d *database) commit(tx *Tx, along []txmsg.Statement) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, version := range tx.read {

@@ -177,7 +177,7 @@ func memoryBundle(f faults) Bundle[*Tx] {
 	}
 }
 
-func memoryHooks(world *memoryWorld, open func(txmsg.Database[*Tx]) *broken, own *Database) Hooks[*Tx] {
+func memoryHooks(world *memoryWorld, open func(txmsg.Database[*Tx]) *broken, own *database) Hooks[*Tx] {
 	unclear := func(name string, fault commitFault) Fault {
 		return Fault{Name: name, Committed: fault.committed, Start: func(_ *testing.T, hit func()) func() {
 			fault.hit = hit

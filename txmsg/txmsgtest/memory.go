@@ -6,13 +6,13 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// Memory is a Messenger over an in-memory [Database], for the unit tests of services. It keeps the whole contract
+// Memory is a Messenger over an in-memory database of texts by key, for the unit tests of services. It keeps the whole contract
 // within the process: commits, rollbacks, nested transactions, runs after a conflict, order and delay. What a
 // transaction has published is there when Transact returns, whether Run runs or not. Its methods may be called by many
 // goroutines.
 type Memory struct {
 	db  txmsg.Database[*Tx]
-	own *Database
+	own *database
 }
 
 var _ txmsg.Messenger[*Tx] = (*Memory)(nil)

@@ -11,7 +11,7 @@ var errEnded = errors.New("txmsgtest: the transaction has ended")
 
 // Tx is a transaction of [Memory]. It sees what was committed and what it has changed itself. One goroutine uses it.
 type Tx struct {
-	db        *Database
+	db        *database
 	savepoint func() (rollback func())
 	read      map[string]int64 // versions that the transaction rests on
 	changes   map[string]change
