@@ -22,11 +22,7 @@ func javaProgram() (string, error) {
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		return exec.LookPath(filepath.Join(home, "bin", "java"))
 	}
-	program, err := exec.LookPath("java")
-	if err != nil {
-		return "", fmt.Errorf("java: %w", errMissing)
-	}
-	return program, nil
+	return exec.LookPath("java")
 }
 
 // javaInstalled also asks for Maven, unless jars are no longer to be fetched.
@@ -78,7 +74,7 @@ func jars(ctx context.Context, name string, artifacts ...artifact) (string, erro
 func fetch(ctx context.Context, folder, ready string, artifacts []artifact) error {
 	maven, err := exec.LookPath("mvn")
 	if err != nil {
-		return fmt.Errorf("mvn: %w", errMissing)
+		return err
 	}
 	work, err := os.MkdirTemp(folder, "fetch-")
 	if err != nil {

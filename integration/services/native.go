@@ -38,6 +38,9 @@ func newNative(ctx context.Context, s *service, p place) (*native, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("native %s needs Linux, this is %s: %w", s.name, runtime.GOOS, errMissing)
 	}
+	if err := s.installed(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errMissing)
+	}
 	dir, err := os.MkdirTemp("", folderPrefix+s.name+"-")
 	if err != nil {
 		return nil, err

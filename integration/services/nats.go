@@ -78,7 +78,7 @@ func lines(settings map[string]string, separator string) string {
 func natsNative(_ context.Context, p place) ([]daemon, error) {
 	program, err := exec.LookPath("nats-server")
 	if err != nil {
-		return nil, fmt.Errorf("nats-server: %w", errMissing)
+		return nil, err
 	}
 	config := filepath.Join(p.dir, "nats.conf")
 	if err := os.WriteFile(config, []byte(natsConfig(p, p.bind, filepath.Join(p.dir, "data"))), 0o644); err != nil {

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -22,15 +23,19 @@ import (
 )
 
 var postgres = &service{
-	name:      "postgres",
-	variable:  "TXMSG_TEST_POSTGRES",
-	ports:     1,
-	address:   postgresAddress,
-	ready:     postgresReady,
-	native:    postgresNative,
-	image:     postgresImage,
-	installed: func() error { _, err := postgresPrograms(); return err },
-	packages:  []string{"postgresql"},
+	name:     "postgres",
+	variable: "TXMSG_TEST_POSTGRES",
+	ports:    1,
+	address:  postgresAddress,
+	ready:    postgresReady,
+	native:   postgresNative,
+	image:    postgresImage,
+	installed: func() error {
+		_, noPrograms := postgresPrograms()
+		_, noUser := postgresUser()
+		return errors.Join(noPrograms, noUser)
+	},
+	packages: []string{"postgresql"},
 }
 
 // Postgres returns the DSN of a PostgreSQL server with logical decoding on, connected as a superuser. Other tests use the
@@ -187,7 +192,7 @@ func postgresPrograms() (string, error) {
 		}
 	}
 	if newest == "" {
-		return "", fmt.Errorf("PostgreSQL server: %w", errMissing)
+		return "", errors.New("no PostgreSQL server in the search path or below /usr/lib/postgresql")
 	}
 	return newest, nil
 }
@@ -199,7 +204,7 @@ func postgresUser() (*syscall.Credential, error) {
 	}
 	owner, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL refuses to run as root: %w: %w", err, errMissing)
+		return nil, fmt.Errorf("PostgreSQL refuses to run as root: %w", err)
 	}
 	uid, err := strconv.ParseUint(owner.Uid, 10, 32)
 	if err != nil {

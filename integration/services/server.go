@@ -20,9 +20,7 @@ type Server struct {
 // start starts an instance that ends with t.
 func (s *service) start(t testing.TB, p place) *Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skipf("%s: nothing is started with -short", s.name)
-	}
+	skipShort(t, s)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	running, err := s.launch(ctx, p)

@@ -11,9 +11,7 @@ import (
 
 func setupStand(t *testing.T) Stand {
 	t.Setenv(nats.variable, "")
-	if testing.Short() {
-		t.Skip("nothing is started with -short")
-	}
+	skipShort(t, nats)
 	if _, err := dockerEngine(t.Context()); err != nil {
 		if err := nats.installed(); err != nil {
 			nats.miss(t, fmt.Errorf("%w: %w", err, errMissing))
