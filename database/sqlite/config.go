@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +19,17 @@ type Config struct {
 	BusyTimeout time.Duration `yaml:"busy_timeout"`
 	// Connections is the most connections of Pool; the writer has one of its own. Defaults to 8.
 	Connections int `yaml:"connections"`
-	// Pragmas are run on every connection, as in "foreign_keys(ON)". Journal mode, synchronous and busy timeout are set
-	// after them. Defaults to none.
+	// Pragmas are run on every connection, as in "foreign_keys(ON)". Those on which the promises rest are not taken:
+	// journal_mode, synchronous, busy_timeout, locking_mode, query_only. Defaults to none.
 	Pragmas []string `yaml:"pragmas"`
 	// Logger gets what an operator should see. Defaults to discarding it.
 	Logger *slog.Logger `yaml:"-"`
 }
+
+var (
+	pragmaSyntax = regexp.MustCompile(`^(\w+)\([^;()]*\)$`)
+	ours         = []string{"journal_mode", "synchronous", "busy_timeout", "locking_mode", "query_only"}
+)
 
 func (c *Config) setDefaults() {
 	if c.BusyTimeout == 0 {
@@ -46,8 +52,11 @@ func (c *Config) validate() error {
 		problems = append(problems, fmt.Errorf("sqlite: Config.Connections must be at least 1, got %d", c.Connections))
 	}
 	for i, pragma := range c.Pragmas {
-		if strings.TrimSpace(pragma) == "" || strings.Contains(pragma, ";") {
-			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be one PRAGMA without its keyword, got %q", i, pragma))
+		name := pragmaSyntax.FindStringSubmatch(pragma)
+		if name == nil {
+			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be a name with a value in parentheses, got %q", i, pragma))
+		} else if slices.Contains(ours, strings.ToLower(name[1])) {
+			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be none of %s, got %q", i, strings.Join(ours, ", "), pragma))
 		}
 	}
 	return errors.Join(problems...)
@@ -64,7 +73,7 @@ func dsn(path string, cfg Config) string {
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {"FULL"},
 		"_txlock":       {"immediate"},
-		"_pragma":       slices.Clone(cfg.Pragmas),
+		"_pragma":       cfg.Pragmas,
 	}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 }

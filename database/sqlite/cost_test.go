@@ -13,7 +13,7 @@ import (
 func bulk(t testing.TB, db *sqlite.DB, n int, state, key string) {
 	t.Helper()
 	_, err := db.Pool().ExecContext(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO txmsg_message (destination, topic, key, body, state, delayed, due)
+		INSERT INTO txmsg_message (destination, topic, key, body, state, delayed, due_at)
 		SELECT 'd', 'orders', `+key+`, zeroblob(300), ?2, ?2 = 'waiting', unixepoch() * 1000 + 3600000 FROM n`, n, state)
 	require.NoError(t, err)
 }

@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -77,28 +80,56 @@ func TestKilledProcess(t *testing.T) {
 	require.Greater(t, len(said), 100)
 }
 
-// killed runs the program until it has committed some transactions, kills it and returns those it had told.
+// killed runs two of the program at once, kills each when it has committed some transactions, and returns what they
+// had told.
 func killed(t *testing.T, path string, commits int) map[string]bool {
 	t.Helper()
-	cmd := program(t, "work", path)
-	cmd.Stderr = os.Stderr
+	type result struct {
+		said map[string]bool
+		err  error
+	}
+	results := make(chan result, 2)
+	for range cap(results) {
+		cmd := program(t, "work", path)
+		cmd.Stderr = os.Stderr
+		go func() {
+			said, err := killedOne(cmd, commits)
+			results <- result{said, err}
+		}()
+	}
+	all := map[string]bool{}
+	for range cap(results) {
+		got := <-results
+		require.NoError(t, got.err)
+		maps.Copy(all, got.said)
+	}
+	require.GreaterOrEqual(t, len(all), 2*commits)
+	return all
+}
+
+func killedOne(cmd *exec.Cmd, commits int) (map[string]bool, error) {
 	output, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
 	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
-
 	said := map[string]bool{}
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		said[lines.Text()] = true
 		if len(said) == commits {
-			require.NoError(t, cmd.Process.Kill())
+			err = cmd.Process.Kill()
 		}
 	}
-	require.Error(t, cmd.Wait())
-	require.GreaterOrEqual(t, len(said), commits)
-	return said
+	var killed *exec.ExitError
+	if waited := cmd.Wait(); !errors.As(waited, &killed) || killed.Exited() {
+		return nil, fmt.Errorf("the program was not killed: %v", waited)
+	}
+	return said, err
 }
 
 // requireAgree says that the orders of the file are those of its messages, and that no commit that was told is missing.

@@ -33,7 +33,8 @@ type DB struct {
 	pool   *sql.DB       // readers, and the service
 	writer *sql.DB       // one connection
 	gate   chan struct{} // holds a token while a transaction has the writer; waiting senders are served in order
-	live   sync.Map      // *sql.Tx → *transaction
+	guard  guard
+	live   sync.Map // *sql.Tx → *transaction
 }
 
 // Open opens the file at path and creates it if it is not there; it makes no tables, see [DB.Migrate]. It waits for

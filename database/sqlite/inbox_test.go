@@ -21,7 +21,7 @@ func TestConsumerStore(t *testing.T) {
 			Store: db, Database: db, SingleWriter: true,
 			Letters: func(t testing.TB, consumer string) []consumer.DeadLetter { return letters(t, db, consumer) },
 			Age: func(t testing.TB, consumer, messageID string, by time.Duration) {
-				_, err := db.Pool().Exec(`UPDATE txmsg_inbox SET created = created - ? WHERE consumer = ? AND message_id = ?`,
+				_, err := db.Pool().Exec(`UPDATE txmsg_inbox SET created_at = created_at - ? WHERE consumer = ? AND message_id = ?`,
 					by.Milliseconds(), consumer, messageID)
 				require.NoError(t, err)
 			},

@@ -19,19 +19,19 @@ func isOurs(l localtable.Lane) bool { return l.Number == lane }
 func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (localtable.Lease, error) {
 	var lease localtable.Lease
 	err := db.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM txmsg_instance WHERE expires <= `+now)
+		_, err := tx.ExecContext(ctx, `DELETE FROM txmsg_instance WHERE expires_at <= `+now)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO txmsg_instance (owner, expires) VALUES (?1, `+now+` + ?2)
-			ON CONFLICT (owner) DO UPDATE SET expires = excluded.expires`, owner, milliseconds(ttl))
+		_, err = tx.ExecContext(ctx, `INSERT INTO txmsg_instance (owner, expires_at) VALUES (?1, `+now+` + ?2)
+			ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at`, owner, milliseconds(ttl))
 		if err != nil {
 			return err
 		}
 		var epoch int64
 		err = tx.QueryRowContext(ctx, `UPDATE txmsg_lane
-			SET epoch = epoch + (owner IS NOT ?1), owner = ?1, expires = `+now+` + ?2
-			WHERE number = ?3 AND (owner IS NULL OR owner = ?1 OR expires <= `+now+`) RETURNING epoch`,
+			SET epoch = epoch + (owner IS NOT ?1), owner = ?1, expires_at = `+now+` + ?2
+			WHERE number = ?3 AND (owner IS NULL OR owner = ?1 OR expires_at <= `+now+`) RETURNING epoch`,
 			owner, milliseconds(ttl), lane).Scan(&epoch)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -52,11 +52,11 @@ func (db *DB) Release(ctx context.Context, owner string, lanes ...localtable.Lan
 			if _, err := tx.ExecContext(ctx, `DELETE FROM txmsg_instance WHERE owner = ?`, owner); err != nil {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires = 0 WHERE owner = ?`, owner)
+			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires_at = 0 WHERE owner = ?`, owner)
 			return err
 		}
 		for _, l := range lanes {
-			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires = 0
+			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires_at = 0
 				WHERE number = ? AND owner = ? AND epoch = ?`, l.Number, owner, l.Epoch)
 			if err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 const now = `CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)`
 
 const (
-	insertMessage = `INSERT INTO txmsg_message (id, destination, topic, key, type, sequence, headers, body, state, delayed, due) VALUES `
+	insertMessage = `INSERT INTO txmsg_message (id, destination, topic, key, type, sequence, headers, body, state, delayed, due_at) VALUES `
 	// The driver binds an empty body as NULL.
 	messageValues = `(?, ?, ?, ?, ?, ?, ?, coalesce(?, x''), ?, ?, ` + now + ` + ?)`
 	// insertRows is the most rows of one statement: above that, longer statements are no faster.

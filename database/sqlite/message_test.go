@@ -30,15 +30,15 @@ func TestLocaltableStore(t *testing.T) {
 		return storetest.Harness[*sql.Tx]{
 			Store: db, Lanes: 1, SingleWriter: true,
 			Age: func(t testing.TB, messageID string, by time.Duration) {
-				exec(t, `UPDATE txmsg_message SET due = due - ?1, created = created - ?1 WHERE id = ?2`, by.Milliseconds(), messageID)
+				exec(t, `UPDATE txmsg_message SET due_at = due_at - ?1, created_at = created_at - ?1 WHERE id = ?2`, by.Milliseconds(), messageID)
 			},
 			AgeDelivered: func(t testing.TB, by time.Duration) {
-				_, err := db.Pool().Exec(`UPDATE txmsg_delivered SET delivered = delivered - ?`, by.Milliseconds())
+				_, err := db.Pool().Exec(`UPDATE txmsg_delivered SET delivered_at = delivered_at - ?`, by.Milliseconds())
 				require.NoError(t, err)
 			},
 			Expire: func(t testing.TB, owner string) {
-				exec(t, `UPDATE txmsg_instance SET expires = 0 WHERE owner = ?`, owner)
-				_, err := db.Pool().Exec(`UPDATE txmsg_lane SET expires = 0 WHERE owner = ?`, owner)
+				exec(t, `UPDATE txmsg_instance SET expires_at = 0 WHERE owner = ?`, owner)
+				_, err := db.Pool().Exec(`UPDATE txmsg_lane SET expires_at = 0 WHERE owner = ?`, owner)
 				require.NoError(t, err)
 			},
 			Errors: func(t testing.TB, messageID string) []string {

@@ -70,11 +70,13 @@ func (db *DB) migrate(ctx context.Context) error {
 		goose.WithTableName(migrationTable),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithIsolateDDL(true), // no transaction of its own inside ours
-		goose.WithSlog(db.cfg.Logger),
 	)
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
+	applied, err := provider.Up(ctx)
+	for _, result := range applied {
+		db.cfg.Logger.InfoContext(ctx, "migrate", "version", result.Source.Version)
+	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/txmsg/txmsg-go/database/sqlite"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	case "work":
 		os.Exit(exit(work(context.Background(), os.Getenv(pathVariable))))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func exit(err error) int {

@@ -34,7 +34,7 @@ func TestNested(t *testing.T) {
 		requireSame(t, db, "1")
 	})
 
-	t.Run("C24 a rollback forgets rows and messages, and only its own", func(t *testing.T) {
+	t.Run("a rollback forgets rows and messages, and only its own", func(t *testing.T) {
 		t.Parallel()
 		db := setup(t)
 		require.NoError(t, transact(t.Context(), db, func(ctx context.Context, tx *sql.Tx, out txmsg.Publisher) error {
@@ -119,6 +119,24 @@ func TestNested(t *testing.T) {
 		})
 		require.ErrorIs(t, err, txmsg.ErrRolledBack)
 		requireSame(t, db)
+	})
+
+	t.Run("savepoints that are not followed are refused", func(t *testing.T) {
+		t.Parallel()
+		db := setup(t)
+		require.NoError(t, transact(t.Context(), db, func(ctx context.Context, tx *sql.Tx, out txmsg.Publisher) error {
+			require.Error(t, statement(`SAVEPOINT mine`)(ctx, tx))
+			require.Error(t, db.Nested(ctx, tx, func(ctx context.Context) error {
+				require.NoError(t, place(ctx, tx, out, "1"))
+				return statement(`ROLLBACK TO txmsg_1`)(ctx, tx)
+			}))
+			return place(ctx, tx, out, "2")
+		}))
+		requireSame(t, db, "2")
+		elsewhere, err := db.Pool().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, statement(`SAVEPOINT mine`, `RELEASE mine`)(t.Context(), elsewhere))
+		require.NoError(t, elsewhere.Rollback())
 	})
 
 	t.Run("is refused for a transaction of somebody else or one that has ended", func(t *testing.T) {

@@ -16,14 +16,14 @@ const readMessages = `
 WITH picked (seq) AS MATERIALIZED (
     SELECT seq FROM (
         SELECT seq, row_number() OVER () AS turn FROM (
-            SELECT seq FROM txmsg_message WHERE state IN ('retry', 'waiting') AND destination = ?1 AND due <= ` + now + `
-            ORDER BY due LIMIT ?2)
+            SELECT seq FROM txmsg_message WHERE state IN ('retry', 'waiting') AND destination = ?1 AND due_at <= ` + now + `
+            ORDER BY due_at LIMIT ?2)
         UNION ALL
         SELECT seq, row_number() OVER () FROM (
             SELECT seq FROM txmsg_message WHERE state = 'ready' AND destination = ?1 ORDER BY seq LIMIT ?2)
     ) ORDER BY turn LIMIT ?2
 )
-SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created,
+SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at,
     m.key <> '' AND NOT m.delayed AND (
         EXISTS (SELECT 1 FROM txmsg_message h
             WHERE h.heads AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq AND h.seq NOT IN picked)

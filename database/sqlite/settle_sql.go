@@ -7,14 +7,14 @@ const (
 		FROM json_each(?) r CROSS JOIN txmsg_message m ON m.seq = r.value ->> 0 AND m.revision = r.value ->> 1`
 
 	archiveMessages = `INSERT INTO txmsg_delivered
-		(seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors)
-		SELECT seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created, errors
+		(seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created_at, errors)
+		SELECT seq, id, destination, topic, key, type, sequence, headers, body, delayed, attempts, created_at, errors
 		FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`
 
 	removeMessages = `DELETE FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`
 
 	// failMessage keeps the newest ?5 errors.
-	failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3, due = ` + now + ` + ?4, attempts = attempts + 1, revision = revision + 1,
+	failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3, due_at = ` + now + ` + ?4, attempts = attempts + 1, revision = revision + 1,
 		errors = (SELECT json_group_array(json(value)) FROM (
 			SELECT value FROM json_each(json_insert(errors, '$[#]', json_object('time', ` + now + `, 'class', ?6, 'error', ?7)))
 			WHERE key > json_array_length(errors) - ?5 ORDER BY key))

@@ -16,9 +16,9 @@ const messageStatus = `SELECT
 	(SELECT count(*) FROM txmsg_message WHERE state = 'parked'),
 	(SELECT count(*) FROM txmsg_message WHERE state = 'dead'),
 	` + now + ` - min(` + now + `,
-		coalesce((SELECT min(created) FROM txmsg_message WHERE state = 'ready'), 9223372036854775807),
-		coalesce((SELECT min(iif(state = 'waiting', due, created)) FROM txmsg_message
-			WHERE state IN ('retry', 'waiting') AND due <= ` + now + `), 9223372036854775807))`
+		coalesce((SELECT min(created_at) FROM txmsg_message WHERE state = 'ready'), 9223372036854775807),
+		coalesce((SELECT min(iif(state = 'waiting', due_at, created_at)) FROM txmsg_message
+			WHERE state IN ('retry', 'waiting') AND due_at <= ` + now + `), 9223372036854775807))`
 
 // Status implements [localtable.Store].
 func (db *DB) Status(ctx context.Context) (localtable.Status, error) {

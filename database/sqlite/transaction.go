@@ -15,7 +15,7 @@ type transaction struct {
 	db        *DB
 	conn      *sql.Conn
 	tx        *sql.Tx
-	guard     guard
+	fate      fate
 	savepoint func() (rollback func())
 	depth     int  // of savepoints
 	ended     bool // Commit or Rollback was called
@@ -51,9 +51,10 @@ func (t *transaction) start(ctx context.Context) (err error) {
 	if t.conn, err = t.db.writer.Conn(ctx); err != nil {
 		return err
 	}
-	if err := t.conn.Raw(t.guard.watch); err != nil {
+	if err := t.conn.Raw(t.db.guard.watch); err != nil {
 		return err
 	}
+	t.db.guard.fate.Store(&t.fate)
 	// database/sql rolls a transaction back in the background when its context ends, at any moment: the
 	// transaction's own context ends with ctx only while BEGIN waits.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -81,13 +82,13 @@ func (t *transaction) Commit(ctx context.Context, along ...txmsg.Statement) erro
 		return errors.Join(fmt.Errorf("sqlite: commit: %w", err), t.Rollback(ctx))
 	}
 	t.ended = true
-	t.guard.permit()
+	t.fate.permitted.Store(true)
 	err := t.tx.Commit()
 	switch {
 	case err == nil:
 		t.free()
 		return nil
-	case errors.Is(err, sql.ErrTxDone), harmless(err) && t.guard.rolledBack():
+	case errors.Is(err, sql.ErrTxDone), harmless(err) && t.fate.gone.Load():
 		t.free()
 		return fmt.Errorf("sqlite: commit: %w: %w", txmsg.ErrRolledBack, err)
 	default:
@@ -98,11 +99,11 @@ func (t *transaction) Commit(ctx context.Context, along ...txmsg.Statement) erro
 
 // prepare writes along, and makes sure that it was written in the transaction that Begin began.
 func (t *transaction) prepare(ctx context.Context, along []txmsg.Statement) error {
-	if t.guard.rolledBack() {
+	if t.fate.gone.Load() {
 		return fmt.Errorf("%w by an earlier error or by its own callback", txmsg.ErrRolledBack)
 	}
 	if err := t.db.Exec(ctx, t.tx, along...); err != nil {
-		if errors.Is(err, sql.ErrTxDone) || t.guard.rolledBack() {
+		if errors.Is(err, sql.ErrTxDone) || t.fate.gone.Load() {
 			return fmt.Errorf("%w: %w", txmsg.ErrRolledBack, err)
 		}
 		return err
@@ -111,17 +112,18 @@ func (t *transaction) prepare(ctx context.Context, along []txmsg.Statement) erro
 }
 
 // Rollback implements [txmsg.Transaction].
-func (t *transaction) Rollback(context.Context) error {
+func (t *transaction) Rollback(ctx context.Context) error {
 	if t.ended {
 		return nil
 	}
 	t.ended = true
 	err := t.tx.Rollback()
-	if err == nil || errors.Is(err, sql.ErrTxDone) || t.guard.rolledBack() {
+	if err == nil || errors.Is(err, sql.ErrTxDone) || t.fate.gone.Load() {
 		t.free()
 		return nil
 	}
-	t.discard() // a connection that is closed rolls back
+	t.db.cfg.Logger.WarnContext(ctx, "connection closed to roll back", "error", err)
+	t.discard()
 	return nil
 }
 
@@ -138,8 +140,8 @@ func (t *transaction) free() {
 	if t.tx != nil {
 		t.db.live.Delete(t.tx)
 	}
+	t.db.guard.fate.Store(nil)
 	if t.conn != nil {
-		_ = t.conn.Raw(unwatch)
 		_ = t.conn.Close()
 	}
 	if t.cancel != nil {

@@ -4,11 +4,11 @@
 CREATE TABLE txmsg_inbox (
     consumer   TEXT    NOT NULL,
     message_id TEXT    NOT NULL,
-    created    INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)),
+    created_at INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)),
     PRIMARY KEY (consumer, message_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX txmsg_inbox_created ON txmsg_inbox (created);
+CREATE INDEX txmsg_inbox_created ON txmsg_inbox (created_at);
 
 -- The messages that a consumer's handler did not accept in its attempts.
 CREATE TABLE txmsg_dead_letter (
@@ -26,7 +26,7 @@ CREATE TABLE txmsg_dead_letter (
     source_offset    INTEGER NOT NULL,
     attempts         INTEGER NOT NULL,
     errors           TEXT    NOT NULL,
-    created          INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)),
+    created_at       INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)),
     PRIMARY KEY (consumer, message_id)
 ) STRICT;
 
