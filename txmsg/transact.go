@@ -126,7 +126,8 @@ func (c *call[Tx]) run(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("txmsg: before commit: %w", context.Cause(ctx))
 	}
-	committing = true
+	// Unknown until the database has answered: a driver may panic after it has sent COMMIT.
+	committing, outcome = true, Unknown
 	outcome, err = c.commit(ctx, tx, pub, along)
 	return err
 }
@@ -214,7 +215,7 @@ func (p *publisher) savepoint() (rollback func()) {
 	undo, mark := p.attempt.Savepoint(), len(p.taken)
 	return func() {
 		undo()
-		p.taken = p.taken[:mark]
+		p.taken = p.taken[:min(mark, len(p.taken))] // an outer rollback may have come first
 	}
 }
 
@@ -276,7 +277,7 @@ func (c *Collector) Publish(_ context.Context, msgs []Message) error {
 // Savepoint implements [Attempt].
 func (c *Collector) Savepoint() (rollback func()) {
 	mark := len(c.msgs)
-	return func() { c.msgs = slices.Delete(c.msgs, mark, len(c.msgs)) }
+	return func() { c.msgs = slices.Delete(c.msgs, min(mark, len(c.msgs)), len(c.msgs)) }
 }
 
 // Messages returns what was kept, in the order in which it was published.

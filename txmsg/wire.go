@@ -1,6 +1,7 @@
 package txmsg
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -38,40 +39,52 @@ func ToWire(m Message) map[string]string {
 
 // FromWire builds the message that a subscriber read. headers may hold more than ToWire wrote: names reserved by a
 // broker are left out. A message that another producer wrote has no ID; it gets fallbackID, which the subscriber makes
-// of the place where it stands in the broker, so that copies of the delivery agree. An error is an
-// [*InvalidMessageError]: a field of ours that does not parse; the message holds the others.
+// of the place where it stands in the broker, so that copies of the delivery agree. An error holds an
+// [*InvalidMessageError] for each field of ours that breaks the rules of [Message]; the field keeps its fallback or stays empty.
 func FromWire(topic string, body []byte, headers map[string]string, fallbackID string) (Message, error) {
-	var problem error
 	m := Message{ID: fallbackID, Topic: topic, Body: body}
 	if m.Body == nil {
 		m.Body = []byte{}
 	}
-	for name, value := range headers {
-		switch name {
-		case HeaderID:
-			if value != "" {
-				m.ID = value
-			}
-		case HeaderKey:
-			m.Key = value
-		case HeaderType:
-			m.Type = value
-		case HeaderSequence:
-			sequence, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				problem = &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", name), Value: value, Rule: "must be a whole number"}
-				continue
-			}
-			m.Sequence = sequence
-		default:
-			if reservedHeader(name) && !strings.HasPrefix(name, headerPrefix) {
-				continue
-			}
-			if m.Headers == nil {
-				m.Headers = make(map[string]string)
-			}
-			m.Headers[name] = value
+	var problems []error
+	for _, text := range []struct {
+		name  string
+		field *string
+		limit int
+	}{{HeaderID, &m.ID, MaxIDBytes}, {HeaderKey, &m.Key, MaxKeyBytes}, {HeaderType, &m.Type, MaxTypeBytes}} {
+		value := headers[text.name]
+		if rule := checkText(value, text.limit); rule != "" {
+			problems = append(problems, &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", text.name), Value: value, Rule: rule})
+		} else if value != "" {
+			*text.field = value
 		}
 	}
-	return m, problem
+	if value, ok := headers[HeaderSequence]; ok {
+		sequence, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || sequence < 0 {
+			problems = append(problems, &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", HeaderSequence), Value: value, Rule: "must be a whole number, not negative"})
+		} else {
+			m.Sequence = sequence
+		}
+	}
+	m.Headers = userHeaders(headers)
+	return m, errors.Join(problems...)
+}
+
+// userHeaders returns the headers that are neither fields of ours nor reserved by a broker, or nil.
+func userHeaders(headers map[string]string) map[string]string {
+	var own map[string]string
+	for name, value := range headers {
+		switch {
+		case name == HeaderID || name == HeaderKey || name == HeaderType || name == HeaderSequence:
+			continue
+		case reservedHeader(name) && !strings.HasPrefix(name, headerPrefix):
+			continue
+		}
+		if own == nil {
+			own = make(map[string]string)
+		}
+		own[name] = value
+	}
+	return own
 }
