@@ -75,7 +75,7 @@ func testStore(t *testing.T, h Harness) {
 		requireSame(t, h.Server, topic, msgs)
 	})
 
-	t.Run("publishing an ID again is success", func(t *testing.T) {
+	t.Run("C40 publishing an ID again is success", func(t *testing.T) {
 		topic, broker := create(t, h.Server), open(t, h.Server)
 		m := message(topic, "once")
 		requireStored(t, publish(t, h, broker, m))
