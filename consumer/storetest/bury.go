@@ -19,7 +19,7 @@ func runBury[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 		h := open(t)
 		for i, letter := range letters() {
 			letter.Consumer = fmt.Sprintf("consumer-%d", i)
-			require.NoError(t, h.Store.Bury(patient(t), letter))
+			require.NoError(t, h.Store.Bury(h.context(t), letter))
 			requireLetter(t, h, letter)
 		}
 	})
@@ -27,30 +27,30 @@ func runBury[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 	t.Run("the same again replaces it", func(t *testing.T) {
 		t.Parallel()
 		h, letter := open(t), letters()[0]
-		require.NoError(t, h.Store.Bury(patient(t), letter))
-		require.NoError(t, h.Store.Bury(patient(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
 		requireLetter(t, h, letter)
 
 		letter.Attempts, letter.Errors = letter.Attempts+3, []string{"a later error"}
 		letter.Source.Offset++
 		letter.Message.Body = []byte("another body")
 		letter.Message.Headers = map[string]string{"other": "header"}
-		require.NoError(t, h.Store.Bury(patient(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
 		requireLetter(t, h, letter)
 	})
 
 	t.Run("knows consumers and messages apart", func(t *testing.T) {
 		t.Parallel()
 		h, letter := open(t), letters()[0]
-		require.NoError(t, h.Store.Bury(patient(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
 		other := letter
 		other.Consumer = "mail"
-		require.NoError(t, h.Store.Bury(patient(t), other))
+		require.NoError(t, h.Store.Bury(h.context(t), other))
 		requireLetter(t, h, letter)
 		requireLetter(t, h, other)
 		second := letter
 		second.Message.ID = txmsg.NewID()
-		require.NoError(t, h.Store.Bury(patient(t), second))
+		require.NoError(t, h.Store.Bury(h.context(t), second))
 		require.Len(t, h.Letters(t, letter.Consumer), 2)
 	})
 
@@ -72,7 +72,7 @@ func runBury[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 	t.Run("does not mark the message", func(t *testing.T) {
 		t.Parallel()
 		h, letter := open(t), letters()[0]
-		require.NoError(t, h.Store.Bury(patient(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
 		requireMark(t, h, letter.Consumer, letter.Message.ID, true)
 	})
 

@@ -55,7 +55,7 @@ func runPrune[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 	t.Run("leaves dead letters alone", func(t *testing.T) {
 		t.Parallel()
 		h, letter := open(t), letters()[0]
-		require.NoError(t, h.Store.Bury(patient(t), letter))
+		require.NoError(t, h.Store.Bury(h.context(t), letter))
 		requireMark(t, h, letter.Consumer, letter.Message.ID, true)
 		h.Age(t, letter.Consumer, letter.Message.ID, 2*time.Hour)
 		requirePrune(t, h, time.Hour, 100, 1)
@@ -70,7 +70,7 @@ func runPrune[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 
 func requirePrune[Tx any](t *testing.T, h Harness[Tx], retention time.Duration, limit, want int) {
 	t.Helper()
-	pruned, err := h.Store.PruneInbox(patient(t), retention, limit)
+	pruned, err := h.Store.PruneInbox(h.context(t), retention, limit)
 	require.NoError(t, err)
 	require.Equal(t, want, pruned)
 }

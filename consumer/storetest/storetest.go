@@ -20,6 +20,8 @@ type Harness[Tx any] struct {
 	Database txmsg.Database[Tx]
 	// SingleWriter: the database has one writing transaction at a time, so that a Mark may wait for any other one.
 	SingleWriter bool
+	// Patience bounds every wait for something that must happen. Defaults to 20 s.
+	Patience time.Duration
 
 	// Letters returns the dead letters of the consumer, in any order.
 	Letters func(t testing.TB, consumer string) []consumer.DeadLetter
@@ -27,19 +29,27 @@ type Harness[Tx any] struct {
 	Age func(t testing.TB, consumer, messageID string, by time.Duration)
 }
 
-// patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
-
 // settling is how long a test watches for something that must not happen. A fault may need longer and be missed, a store
 // that is right never fails for it.
 const settling = 100 * time.Millisecond
 
 // Run runs the suite; open makes a harness for each test.
 func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
+	open = patient(open)
 	t.Run("Mark", func(t *testing.T) { runMark(t, open) })
 	t.Run("simultaneous Mark", func(t *testing.T) { runSimultaneous(t, open) })
 	t.Run("Bury", func(t *testing.T) { runBury(t, open) })
 	t.Run("PruneInbox", func(t *testing.T) { runPrune(t, open) })
+}
+
+func patient[Tx any](open func(t *testing.T) Harness[Tx]) func(t *testing.T) Harness[Tx] {
+	return func(t *testing.T) Harness[Tx] {
+		h := open(t)
+		if h.Patience == 0 {
+			h.Patience = 20 * time.Second
+		}
+		return h
+	}
 }
 
 var errRollback = errors.New("the test rolls back")
@@ -62,7 +72,7 @@ func markOnce[Tx any](ctx context.Context, h Harness[Tx], name, id string, then 
 		return false, err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.Patience)
 		defer cancel()
 		if rollback := tx.Rollback(ctx); err == nil {
 			err = rollback
@@ -83,13 +93,13 @@ func rollback(bool) error { return errRollback }
 
 func requireMark[Tx any](t *testing.T, h Harness[Tx], name, id string, want bool) {
 	t.Helper()
-	first, err := mark(patient(t), h, name, id, commit)
+	first, err := mark(h.context(t), h, name, id, commit)
 	require.NoError(t, err)
 	require.Equal(t, want, first, "first Mark of %s by %s", id, name)
 }
 
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func (h Harness[Tx]) context(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

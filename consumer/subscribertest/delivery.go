@@ -17,7 +17,7 @@ func runDelivery(t *testing.T, h Harness) {
 		topic := h.Topic(t)
 		before := messages(topic, 20, append(keys(5), "")...)
 		publish(t, h, before...)
-		s := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		s.waitAll(t, before)
 		after := messages(topic, 20, append(keys(5), "")...)
 		publish(t, h, after...)
@@ -30,7 +30,7 @@ func runDelivery(t *testing.T, h Harness) {
 		topic := h.Topic(t)
 		msgs := fields(topic)
 		publish(t, h, msgs...)
-		s := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		got := map[string]txmsg.Delivery{}
 		for _, d := range s.waitAll(t, msgs) {
 			got[d.Message.ID] = d
@@ -48,7 +48,7 @@ func runDelivery(t *testing.T, h Harness) {
 		topic := h.Topic(t)
 		msgs := messages(topic, 5, keys(2)...)
 		publish(t, h, msgs...)
-		s := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		places := map[txmsg.Source]string{}
 		for _, d := range s.waitAll(t, msgs) {
 			require.NotEmpty(t, d.Source.Broker)
@@ -66,7 +66,7 @@ func runDelivery(t *testing.T, h Harness) {
 		msgs := append(messages(one, 5, "a"), messages(two, 5, "a")...)
 		publish(t, h, messages(other, 1, "a")...)
 		publish(t, h, msgs...)
-		s := start(t, h.Subscriber(t, newGroup(), one, two), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), one, two), acknowledge)
 		counts := map[string]int{}
 		for _, d := range s.waitAll(t, msgs) {
 			counts[d.Message.Topic]++

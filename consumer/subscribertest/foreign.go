@@ -19,7 +19,7 @@ func runForeign(t *testing.T, h Harness) {
 		publishRaw(t, h, topic, []byte("two"), nil)
 
 		var refused atomic.Bool
-		s := start(t, h.Subscriber(t, newGroup(), topic), func(_ context.Context, d txmsg.Delivery) error {
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), func(_ context.Context, d txmsg.Delivery) error {
 			if string(d.Message.Body) == "one" && !refused.Swap(true) {
 				return errRefused
 			}
@@ -41,7 +41,7 @@ func runForeign(t *testing.T, h Harness) {
 		}
 		require.NotEqual(t, ids["one"], ids["two"])
 
-		other := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		other := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		for _, d := range other.wait(t, "both in another group", bodies("one", "two")) {
 			require.Equal(t, ids[string(d.Message.Body)], d.Message.ID, "the ID in another group")
 		}
@@ -54,7 +54,7 @@ func runForeign(t *testing.T, h Harness) {
 			txmsg.HeaderID: "the-id", txmsg.HeaderType: "the.type", txmsg.HeaderSequence: "seven",
 		})
 		publishRaw(t, h, topic, []byte("good"), map[string]string{txmsg.HeaderID: "another", txmsg.HeaderSequence: "7"})
-		s := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		for _, d := range s.wait(t, "both messages", bodies("bad", "good")) {
 			if string(d.Message.Body) == "good" {
 				require.NoError(t, d.Malformed)

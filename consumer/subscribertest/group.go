@@ -18,8 +18,8 @@ func runGroup(t *testing.T, h Harness) {
 		topic := h.Topic(t)
 		msgs := messages(topic, 10, keys(4)...)
 		publish(t, h, msgs...)
-		one := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
-		two := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		one := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
+		two := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		one.waitAll(t, msgs)
 		two.waitAll(t, msgs)
 	})
@@ -28,12 +28,12 @@ func runGroup(t *testing.T, h Harness) {
 		t.Parallel()
 		topic, group := h.Topic(t), newGroup()
 		shared := &sharing{}
-		one := start(t, h.Subscriber(t, group, topic), shared.deliver)
-		two := start(t, h.Subscriber(t, group, topic), shared.deliver)
+		one := start(t, h, h.Subscriber(t, group, topic), shared.deliver)
+		two := start(t, h, h.Subscriber(t, group, topic), shared.deliver)
 
 		var published []txmsg.Message
 		var sequence int64
-		for round := 0; ; round++ {
+		for begin := time.Now(); ; {
 			msgs := messages(topic, 1, keys(16)...)
 			sequence++
 			for i := range msgs {
@@ -41,13 +41,13 @@ func runGroup(t *testing.T, h Harness) {
 			}
 			publish(t, h, msgs...)
 			published = append(published, msgs...)
-			shared.wait(t, published)
+			shared.wait(t, h.Patience, published)
 			first, _ := one.snapshot()
 			second, _ := two.snapshot()
 			if (len(first) > 0 && len(second) > 0) || (h.Abilities.Standby && len(first)+len(second) > 0) {
 				break
 			}
-			require.Less(t, round, 1200, "one of two subscribers got nothing")
+			require.Less(t, time.Since(begin), h.Patience, "one of two subscribers got nothing")
 			<-time.After(100 * time.Millisecond) // until the broker has given the second one its share
 		}
 		if h.Abilities.Order {
@@ -86,7 +86,7 @@ func (s *sharing) all() []txmsg.Delivery {
 	return slices.Clone(s.deliveries)
 }
 
-func (s *sharing) wait(t *testing.T, msgs []txmsg.Message) {
+func (s *sharing) wait(t *testing.T, patience time.Duration, msgs []txmsg.Message) {
 	t.Helper()
 	require.Eventually(t, func() bool { return copies(msgs, 1)(s.all()) }, patience, 5*time.Millisecond, "every message in one of the subscribers")
 }

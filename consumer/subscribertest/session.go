@@ -17,11 +17,11 @@ var errRefused = errors.New("the test refuses the message")
 
 // session is one Run of a subscriber and what it delivered.
 type session struct {
-	subscriber consumer.Subscriber
-	handle     func(ctx context.Context, d txmsg.Delivery) error
-	cancel     context.CancelFunc
-	done       chan struct{}
-	err        error // of Run; valid after done
+	patience time.Duration
+	handle   func(ctx context.Context, d txmsg.Delivery) error
+	cancel   context.CancelFunc
+	done     chan struct{}
+	err      error // of Run; valid after done
 
 	mu         sync.Mutex
 	deliveries []txmsg.Delivery // in the order in which they began
@@ -32,11 +32,11 @@ type session struct {
 }
 
 // start runs subscriber; handle answers its deliveries, nil acknowledges all. The test's end stops it.
-func start(t *testing.T, subscriber consumer.Subscriber, handle func(ctx context.Context, d txmsg.Delivery) error) *session {
+func start(t *testing.T, h Harness, subscriber consumer.Subscriber, handle func(ctx context.Context, d txmsg.Delivery) error) *session {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	s := &session{
-		subscriber: subscriber, handle: handle, cancel: cancel,
+		patience: h.Patience, handle: handle, cancel: cancel,
 		done: make(chan struct{}), running: map[string]int{}, changed: make(chan struct{}),
 	}
 	go func() {
@@ -47,7 +47,7 @@ func start(t *testing.T, subscriber consumer.Subscriber, handle func(ctx context
 		cancel()
 		select {
 		case <-s.done:
-		case <-time.After(patience):
+		case <-time.After(s.patience):
 			t.Error("Run did not return after its context ended")
 		}
 		s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *session) stop(t *testing.T) {
 	select {
 	case <-s.done:
 		require.NoError(t, s.err, "Run after its context ended")
-	case <-time.After(patience):
+	case <-time.After(s.patience):
 		require.Fail(t, "Run did not return after its context ended")
 	}
 }
@@ -105,7 +105,7 @@ func (s *session) stop(t *testing.T) {
 // wait returns the deliveries so far as soon as enough says so.
 func (s *session) wait(t *testing.T, what string, enough func([]txmsg.Delivery) bool) []txmsg.Delivery {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(s.patience)
 	for {
 		deliveries, changed := s.snapshot()
 		if enough(deliveries) {

@@ -17,7 +17,7 @@ func runStop(t *testing.T, h Harness) {
 		topic := h.Topic(t)
 		msgs := messages(topic, 1, "a")
 		publish(t, h, msgs...)
-		s := start(t, h.Subscriber(t, newGroup(), topic), acknowledge)
+		s := start(t, h, h.Subscriber(t, newGroup(), topic), acknowledge)
 		s.waitAll(t, msgs)
 		s.stop(t)
 	})
@@ -33,7 +33,7 @@ func runStop(t *testing.T, h Harness) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-		case <-time.After(patience):
+		case <-time.After(h.Patience):
 			require.Fail(t, "Run did not return")
 		}
 	})
@@ -47,10 +47,10 @@ func runStop(t *testing.T, h Harness) {
 		var finished, accepted atomic.Int32
 		var ended atomic.Bool
 		var entered atomic.Int32
-		first := start(t, h.Subscriber(t, group, topic), func(ctx context.Context, _ txmsg.Delivery) error {
+		first := start(t, h, h.Subscriber(t, group, topic), func(ctx context.Context, _ txmsg.Delivery) error {
 			entered.Add(1)
 			defer finished.Add(1)
-			if err := hold(release); err != nil {
+			if err := h.hold(release); err != nil {
 				return err
 			}
 			if ctx.Err() != nil {
@@ -73,7 +73,7 @@ func runStop(t *testing.T, h Harness) {
 		require.Positive(t, accepted.Load())
 
 		done, _ := first.snapshot()
-		second := start(t, h.Subscriber(t, group, topic), acknowledge)
+		second := start(t, h, h.Subscriber(t, group, topic), acknowledge)
 		rest := without(msgs, done)
 		sentinels := messages(topic, 1, keys(4)...)
 		publish(t, h, sentinels...)
@@ -97,16 +97,16 @@ func without(msgs []txmsg.Message, done []txmsg.Delivery) []txmsg.Message {
 }
 
 func runOutage(t *testing.T, h Harness) {
+	if h.Away == nil {
+		return
+	}
 	t.Run("a broker that is away is waited for", func(t *testing.T) {
 		t.Parallel()
-		if h.Away == nil {
-			t.Skip("Away: the harness has no broker that is away")
-		}
 		topic := h.Topic(t)
 		msgs := messages(topic, 3, keys(2)...)
 		publish(t, h, msgs...)
 		subscriber, up := h.Away(t, newGroup(), topic)
-		s := start(t, subscriber, acknowledge)
+		s := start(t, h, subscriber, acknowledge)
 		select {
 		case <-s.done:
 			require.NoError(t, s.err)
@@ -119,11 +119,8 @@ func runOutage(t *testing.T, h Harness) {
 
 	t.Run("a stop does not wait for a broker that is away", func(t *testing.T) {
 		t.Parallel()
-		if h.Away == nil {
-			t.Skip("Away: the harness has no broker that is away")
-		}
 		subscriber, _ := h.Away(t, newGroup(), h.Topic(t))
-		s := start(t, subscriber, acknowledge)
+		s := start(t, h, subscriber, acknowledge)
 		select {
 		case <-s.done:
 			require.NoError(t, s.err)

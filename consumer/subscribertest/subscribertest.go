@@ -32,6 +32,9 @@ type Harness struct {
 	// AckWait is the time after which the broker, left to itself, gives a message that is neither acknowledged nor refused
 	// to another. 0: it has none.
 	AckWait time.Duration
+	// Patience bounds every wait for something that must happen. Defaults to 2 min: some brokers give a refused message, or a
+	// stopped subscriber's share, to another only after tens of seconds.
+	Patience time.Duration
 }
 
 // Abilities are what brokers differ in.
@@ -45,15 +48,14 @@ type Abilities struct {
 	Standby bool
 }
 
-// patience bounds every wait for something that must happen. It is long because some brokers give a refused message, or a
-// stopped subscriber's share, to another only after tens of seconds.
-const patience = 2 * time.Minute
-
 // settling is how long a test watches for something that must not happen, where nothing that comes later can prove it.
 const settling = 300 * time.Millisecond
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
+	if h.Patience == 0 {
+		h.Patience = 2 * time.Minute
+	}
 	for _, topic := range []struct {
 		name string
 		run  func(t *testing.T, h Harness)
@@ -94,14 +96,14 @@ func keys(count int) []string {
 
 func publish(t *testing.T, h Harness, msgs ...txmsg.Message) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
 	defer cancel()
 	require.NoError(t, h.Publish(ctx, msgs...))
 }
 
 func publishRaw(t *testing.T, h Harness, topic string, body []byte, headers map[string]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
 	defer cancel()
 	require.NoError(t, h.PublishRaw(ctx, topic, body, headers))
 }
