@@ -82,7 +82,7 @@ func (s *service) provide(t testing.TB) string {
 		s.shared, s.err = s.launch(ctx, place{})
 	})
 	if s.err != nil {
-		s.miss(t, s.err)
+		s.miss(t, fmt.Errorf("%w (set %s to use a running server)", s.err, s.variable))
 	}
 	return s.shared.address()
 }
@@ -91,7 +91,7 @@ func (s *service) provide(t testing.TB) string {
 func skipShort(t testing.TB, s *service) {
 	t.Helper()
 	if testing.Short() {
-		t.Skipf("%s (set %s to use a running one): nothing is started with -short", s.name, s.variable)
+		t.Skipf("%s: nothing is started with -short", s.name)
 	}
 }
 
@@ -99,9 +99,9 @@ func skipShort(t testing.TB, s *service) {
 func (s *service) miss(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" || !errors.Is(err, errMissing) {
-		t.Fatalf("%s (set %s to use a running one): %v", s.name, s.variable, err)
+		t.Fatalf("%s: %v", s.name, err)
 	}
-	t.Skipf("%s (set %s to use a running one): %v", s.name, s.variable, err)
+	t.Skipf("%s: %v", s.name, err)
 }
 
 // launch starts a new instance: in a container where Docker answers, else as native processes.
