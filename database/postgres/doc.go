@@ -1,0 +1,44 @@
+// Package postgres keeps transactions and the tables of the library in PostgreSQL 13 or later, through pgx. One [DB]
+// serves the local table, the half-message checker and the consumer's inbox.
+//
+//	pool, err := pgxpool.New(ctx, dsn)
+//	db, err := postgres.New(pool, postgres.Config{})
+//	err = db.Migrate(ctx) // at every start, by every instance
+//	backends := txmsg.Backends[pgx.Tx]{
+//		"localtable/kafka": localtable.On(db, kafka.Open),
+//		"rocketmq":         rocketmq.On(db),
+//	}
+//
+// # What it guarantees
+//
+// The transaction that a callback gets can be committed by nobody but the messenger: SQL that begins, commits, rolls back
+// or marks a savepoint is refused, and nested transactions go through tx.Begin, which also forgets what was published in
+// one that is rolled back. What is written along with COMMIT travels in the same round trip, and an INSERT that fails
+// stops the COMMIT. A commit whose reply was lost is settled by the transaction's id over a fresh connection, on the same
+// server and timeline or not at all.
+//
+// BEGIN is sent with the callback's first statement, in one round trip. Because the transaction's id is asked for in
+// between, SET TRANSACTION comes too late in a callback: choose the isolation level in [Config].
+//
+// tx.Conn returns the bare connection: statements run on it are neither checked nor followed, so it is for what cannot
+// harm the transaction, such as its type map.
+//
+// # Connections
+//
+// A transaction uses one connection from BEGIN to COMMIT and never asks for a second. Everything else (relay, checks,
+// clean-up) takes a connection of the pool for one round trip at a time. Two calls open one of their own: Migrate, and the
+// verdict after an unclear commit, which must not wait for a full pool.
+//
+// A machine that loses power does not say goodbye to the server: its open transactions keep their locks until the server
+// notices. [Config.IdleTimeout] bounds that for a session that waits for the next statement; for one that was cut off in
+// the middle of a statement set tcp_keepalives_idle, tcp_keepalives_interval and tcp_keepalives_count in the DSN.
+//
+// # Tables
+//
+// The tables stand in the folder migration. Programs in other languages may write messages themselves: every column of
+// txmsg_message but topic and body has a default.
+//
+//	INSERT INTO txmsg_message (destination, topic, key, body) VALUES ('kafka', 'orders', 'order-7', '{"id":7}');
+//
+// A delayed one also sets state to 'waiting', delayed to true, and due_at. Times are of the database's clock.
+package postgres

@@ -1,0 +1,149 @@
+-- +goose Up
+
+-- Messages that the brokers do not have yet. A delivered row leaves the table.
+--
+-- The primary key is the relay's path as well: the ready rows of a lane stand together in the order of writing, and rows in
+-- other states do not stand among them. seq alone is unique too, by its sequence.
+CREATE TABLE txmsg_message (
+    seq         bigint GENERATED ALWAYS AS IDENTITY,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    due_at      timestamptz,                            -- of waiting and retry
+    sequence    bigint,                                 -- the aggregate's own version
+    revision    integer     NOT NULL DEFAULT 0,         -- grows with every change of the row
+    attempts    integer     NOT NULL DEFAULT 0,
+    -- A key has one lane; rows without a key are spread.
+    lane        smallint    NOT NULL GENERATED ALWAYS AS (
+        get_byte(decode(md5(destination || '/' || CASE key WHEN '' THEN id ELSE key END), 'hex'), 0) & 63
+    ) STORED,
+    delayed     boolean     NOT NULL DEFAULT false,     -- written with a delay: outside the order of its key
+    holds       boolean     NOT NULL DEFAULT false,     -- failed, and later rows of its key wait behind it
+    state       text        NOT NULL DEFAULT 'ready',
+    destination text        NOT NULL DEFAULT 'default', -- who is to get it: the name of a broker in the relay's configuration
+    id          text        NOT NULL DEFAULT gen_random_uuid()::text,
+    topic       text        NOT NULL,
+    key         text        NOT NULL DEFAULT '',
+    type        text        NOT NULL DEFAULT '',
+    headers     jsonb,                                  -- an object of texts
+    errors      jsonb,                                  -- of the last attempts, oldest first
+    body        bytea       NOT NULL,
+    PRIMARY KEY (destination, state, lane, seq),
+    CONSTRAINT txmsg_message_state CHECK (state IN ('ready', 'waiting', 'retry', 'parked', 'dead')),
+    CONSTRAINT txmsg_message_due CHECK (state NOT IN ('waiting', 'retry') OR due_at IS NOT NULL),
+    CONSTRAINT txmsg_message_delayed CHECK (state <> 'waiting' OR delayed),
+    CONSTRAINT txmsg_message_key CHECK (octet_length(key) <= 255 AND octet_length(destination) <= 255),
+    CONSTRAINT txmsg_message_headers CHECK (
+        jsonb_typeof(headers) = 'object' AND NOT jsonb_path_exists(headers, '$.* ? (@.type() != "string")')
+    )
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0.1,
+    autovacuum_analyze_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Rows that never failed and never waited are in none of these.
+CREATE INDEX txmsg_message_due ON txmsg_message (destination, lane, due_at) WHERE state IN ('waiting', 'retry');
+CREATE INDEX txmsg_message_holds ON txmsg_message (destination, key, seq) WHERE holds;
+CREATE INDEX txmsg_message_parked ON txmsg_message (lane, destination, key, seq) WHERE state = 'parked';
+
+-- What was delivered and is kept for a while, one partition a day. The default partition is the net for a day that nobody
+-- has made a partition for.
+CREATE TABLE txmsg_delivered (
+    seq          bigint      NOT NULL,
+    created_at   timestamptz NOT NULL,
+    delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sequence     bigint,
+    attempts     integer     NOT NULL,
+    destination  text        NOT NULL,
+    id           text        NOT NULL,
+    topic        text        NOT NULL,
+    key          text        NOT NULL,
+    type         text        NOT NULL,
+    headers      jsonb,
+    errors       jsonb,
+    body         bytea       NOT NULL
+) PARTITION BY RANGE (delivered_at);
+
+CREATE TABLE txmsg_delivered_default PARTITION OF txmsg_delivered DEFAULT;
+
+-- Nearly free to keep, and enough to find a message by an id that carries its time.
+CREATE INDEX txmsg_delivered_id ON txmsg_delivered USING brin (id, delivered_at) WITH (pages_per_range = 16, autosummarize = on);
+
+-- +goose StatementBegin
+DO $$
+DECLARE
+    today timestamp := date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC');
+    day   timestamp;
+BEGIN
+    FOR day IN SELECT generate_series(today, today + interval '2 days', interval '1 day') LOOP
+        EXECUTE format('CREATE TABLE %I PARTITION OF txmsg_delivered FOR VALUES FROM (%L) TO (%L)',
+            'txmsg_delivered_' || to_char(day, 'YYYYMMDD'), day AT TIME ZONE 'UTC', (day + interval '1 day') AT TIME ZONE 'UTC');
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+-- Relay instances. One is alive until expires_at, and so are its rights to lanes.
+CREATE TABLE txmsg_instance (
+    owner      text        PRIMARY KEY,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+-- Who may settle the rows of a lane. The epoch grows whenever a lane is taken.
+CREATE TABLE txmsg_lane (
+    lane  smallint PRIMARY KEY CHECK (lane BETWEEN 0 AND 63),
+    owner text,
+    epoch bigint   NOT NULL DEFAULT 0
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+INSERT INTO txmsg_lane (lane) SELECT generate_series(0, 63);
+
+-- Half messages: committed by the transaction that sent it, or fenced by a check with a rolled-back tombstone. Ids are
+-- UUIDv7: old ones stand at the left of the primary key.
+CREATE TABLE txmsg_half (
+    id    uuid PRIMARY KEY,
+    state text NOT NULL DEFAULT 'committed' CHECK (state IN ('committed', 'rolled_back'))
+);
+
+-- The owner that half messages of this database carry: one row.
+CREATE TABLE txmsg_identity (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    id        text    NOT NULL DEFAULT gen_random_uuid()::text
+);
+
+INSERT INTO txmsg_identity DEFAULT VALUES;
+
+CREATE TABLE txmsg_inbox (
+    seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    consumer   text        NOT NULL,
+    message_id text        NOT NULL,
+    PRIMARY KEY (consumer, message_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX txmsg_inbox_seen_at ON txmsg_inbox (seen_at);
+
+CREATE TABLE txmsg_dead_letter (
+    seq          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    consumer     text        NOT NULL,
+    message_id   text        NOT NULL,
+    buried_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    topic        text        NOT NULL,
+    key          text        NOT NULL,
+    type         text        NOT NULL,
+    sequence     bigint      NOT NULL,
+    headers      jsonb,
+    body         bytea       NOT NULL,
+    broker       text        NOT NULL, -- where it stands in its broker
+    source_topic text        NOT NULL,
+    partition    text        NOT NULL,
+    "offset"     bigint      NOT NULL,
+    attempts     integer     NOT NULL,
+    errors       text[]      NOT NULL  -- of the last attempts, oldest first
+);
+
+-- Another producer's ids may be longer than an index entry.
+CREATE UNIQUE INDEX txmsg_dead_letter_message ON txmsg_dead_letter (md5(consumer), md5(message_id));
+
+-- +goose Down
+DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_message;

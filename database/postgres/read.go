@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// planSQL leaves the planner the one path whose cost does not depend on how much there is. It judges by statistics that
+// are minutes old, of a table that may have been empty then. Its effect ends with the transaction.
+const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+
+// readSQL takes the ready rows first from the front of every lane: those were written about the same time, so they stand
+// on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Rows
+// whose time has come get at most half of the batch, or what ready rows leave.
+//
+// Of what stands before a row of the same key, only a row that is read with it lets it go, and of the failed ones only a
+// retry can be read. "EXISTS (… holds)" over the whole table spares the question where nothing has failed.
+const readSQL = `
+WITH due AS MATERIALIZED (
+    SELECT d.lane, d.state, d.seq
+    FROM unnest($2::smallint[]) WITH ORDINALITY AS l (lane, place) CROSS JOIN LATERAL (
+        SELECT m.lane, m.state, m.seq FROM txmsg_message m
+        WHERE m.destination = $1 AND m.lane = l.lane AND m.state IN ('waiting', 'retry') AND m.due_at <= (SELECT clock_timestamp())
+        ORDER BY m.due_at LIMIT $3) d
+    LIMIT $3
+), ready AS MATERIALIZED (
+    (SELECT r.*
+    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
+        SELECT m.* FROM txmsg_message m
+        WHERE m.destination = $1 AND m.state = 'ready' AND m.lane = l.lane
+        ORDER BY m.seq LIMIT $4) r)
+    UNION ALL
+    (SELECT r.*
+    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
+        SELECT m.* FROM txmsg_message m
+        WHERE m.destination = $1 AND m.state = 'ready' AND m.lane = l.lane
+        ORDER BY m.seq OFFSET $4 LIMIT $3) r)
+    LIMIT $3 - least((SELECT count(*) FROM due), greatest($3 / 2, 1))
+), again AS MATERIALIZED (
+    SELECT d.lane, d.state, d.seq FROM due d LIMIT $3 - (SELECT count(*) FROM ready)
+), picked AS (
+    SELECT * FROM ready
+    UNION ALL
+    SELECT m.* FROM again a JOIN txmsg_message m ON m.destination = $1 AND m.state = a.state AND m.lane = a.lane AND m.seq = a.seq
+)
+SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
+    p.delayed, p.attempts, p.created_at,
+    p.key <> '' AND NOT p.delayed AND (
+        (SELECT EXISTS (SELECT FROM txmsg_message f WHERE f.holds)) AND EXISTS (
+            SELECT FROM txmsg_message f
+            WHERE f.destination = $1 AND f.key = p.key AND f.holds AND f.seq < p.seq AND f.seq NOT IN (SELECT a.seq FROM again a))
+        OR (SELECT EXISTS (SELECT FROM txmsg_message f WHERE f.state = 'parked')) AND EXISTS (
+            SELECT FROM txmsg_message f
+            WHERE f.lane = p.lane AND f.destination = $1 AND f.key = p.key AND f.state = 'parked' AND f.seq < p.seq))
+FROM picked p
+ORDER BY p.seq`
+
+// Read implements [localtable.Store].
+func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.Lane, limit int) ([]localtable.Row, error) {
+	if len(lanes) == 0 || limit < 1 {
+		return nil, nil
+	}
+	numbers := make([]int16, len(lanes))
+	for i, place := range rand.Perm(len(lanes)) { // no lane is always last
+		numbers[place] = int16(lanes[i].Number)
+	}
+	front := (limit + len(lanes) - 1) / len(lanes)
+	var rows []localtable.Row
+	err := db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(planSQL)
+		batch.Queue(db.sql(readSQL), destination, numbers, limit, front).Query(func(found pgx.Rows) (err error) {
+			rows, err = pgx.CollectRows(found, scanRow(destination))
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read messages: %w", err)
+	}
+	return rows, nil
+}
+
+func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
+	return func(found pgx.CollectableRow) (localtable.Row, error) {
+		row := localtable.Row{Destination: destination}
+		m := &row.Message
+		var revision int64
+		var state string
+		err := found.Scan(&row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &m.Headers,
+			&m.Body, &row.Delayed, &row.Attempts, &row.Created, &row.Follower)
+		row.Revision = pack(revision, state)
+		return row, err
+	}
+}
+
+// The states in which a row can be read. A row is found again by its state, which is a part of the primary key; a Row has
+// no field for it, so it travels in the revision, which still grows with every change.
+var readable = [...]string{"ready", "waiting", "retry"}
+
+const stateRetry = 2
+
+func pack(revision int64, state string) int64 {
+	for code, name := range readable {
+		if name == state {
+			return revision<<2 | int64(code)
+		}
+	}
+	return -1
+}
+
+func unpack(packed int64) (revision int64, state string) {
+	code := packed & 3
+	if packed < 0 || code >= int64(len(readable)) {
+		return -1, ""
+	}
+	return packed >> 2, readable[code]
+}

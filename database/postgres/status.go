@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// statusSQL asks for the oldest ready row at the front of every lane, and goes from destination to destination to know
+// them.
+const (
+	countSQL = `SELECT count(*) FILTER (WHERE state = 'ready'), count(*) FILTER (WHERE state = 'waiting'),
+    count(*) FILTER (WHERE state = 'retry'), count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead')
+FROM txmsg_message`
+
+	oldestSQL = `
+WITH RECURSIVE d (destination) AS (
+    (SELECT destination FROM txmsg_message ORDER BY destination LIMIT 1)
+    UNION ALL
+    SELECT n.destination FROM d CROSS JOIN LATERAL (
+        SELECT m.destination FROM txmsg_message m WHERE m.destination > d.destination ORDER BY m.destination LIMIT 1) n
+), unsent (since) AS (
+    SELECT f.created_at FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l CROSS JOIN LATERAL (
+        SELECT m.created_at FROM txmsg_message m
+        WHERE m.destination = d.destination AND m.state = 'ready' AND m.lane = l.lane ORDER BY m.seq LIMIT 1) f
+    UNION ALL
+    SELECT CASE m.state WHEN 'waiting' THEN m.due_at ELSE m.created_at END
+    FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l JOIN txmsg_message m
+        ON m.destination = d.destination AND m.lane = l.lane AND m.state IN ('waiting', 'retry') AND m.due_at <= (SELECT clock_timestamp())
+)
+SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since), interval '0')), 0)::float8 FROM unsent`
+)
+
+// Status implements [localtable.Store].
+func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
+	var status localtable.Status
+	err := db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(planSQL)
+		batch.Queue(db.sql(countSQL)).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&status.Ready, &status.Waiting, &status.Retry, &status.Parked, &status.Dead)
+		})
+		batch.Queue(db.sql(oldestSQL)).QueryRow(func(row pgx.Row) error {
+			var age float64
+			err := row.Scan(&age)
+			status.OldestUnsent = time.Duration(age * float64(time.Second))
+			return err
+		})
+	})
+	if err != nil {
+		return localtable.Status{}, fmt.Errorf("postgres: status: %w", err)
+	}
+	return status, nil
+}
