@@ -14,8 +14,9 @@ import (
 type Settings interface {
 	// Backend is the name of the backend to run: a key of [Backends].
 	Backend() string
-	// Sections lists the names of the sections that are there.
-	Sections() []string
+	// Unknown names what is set, in whatever form, and belongs neither to one of sections nor to what the program has
+	// read for itself.
+	Unknown(sections ...string) []string
 	// Section decodes the section called name into the struct that into points to. An unknown field, a value
 	// of the wrong kind, and a missing required one are errors that name the field; a missing section is an empty one.
 	Section(name string, into any) error
@@ -28,8 +29,8 @@ type Opener[Tx any] func(ctx context.Context, name string, settings Settings) (M
 // Backends are the backends that a program can run, by the name that configuration uses: "rocketmq", "localtable/kafka".
 type Backends[Tx any] map[string]Opener[Tx]
 
-// Open opens the backend that settings name. A name that is missing, unknown or in another case, and a section that belongs
-// to no backend of b, are errors that list what there is; they are found before anything is opened.
+// Open opens the backend that settings name. A name that is missing, unknown or in another case, and a setting that belongs
+// neither to a backend of b nor to the program, are errors that list what there is; they are found before anything is opened.
 func (b Backends[Tx]) Open(ctx context.Context, settings Settings) (Messenger[Tx], error) {
 	names := slices.Sorted(maps.Keys(b))
 	known := map[string]bool{}
@@ -43,10 +44,9 @@ func (b Backends[Tx]) Open(ctx context.Context, settings Settings) (Messenger[Tx
 	if !ok {
 		problems = append(problems, fmt.Errorf("txmsg: backend must be one of %s, got %q", strings.Join(names, ", "), settings.Backend()))
 	}
-	for _, section := range settings.Sections() {
-		if !known[section] {
-			problems = append(problems, fmt.Errorf("txmsg: unknown section %q, there are %s", section, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
-		}
+	sections := slices.Sorted(maps.Keys(known))
+	for _, name := range settings.Unknown(sections...) {
+		problems = append(problems, fmt.Errorf("txmsg: unknown setting %s, there are the sections %s", name, strings.Join(sections, ", ")))
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)

@@ -3,18 +3,28 @@ package txmsg
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 type fakeSettings struct {
-	backend  string
-	sections []string
+	backend string
+	set     []string // top-level names
 }
 
-func (s fakeSettings) Backend() string         { return s.backend }
-func (s fakeSettings) Sections() []string      { return s.sections }
+func (s fakeSettings) Backend() string { return s.backend }
+
+func (s fakeSettings) Unknown(sections ...string) (unknown []string) {
+	for _, name := range s.set {
+		if !slices.Contains(sections, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
 func (fakeSettings) Section(string, any) error { return nil }
 
 func TestBackendsOpen(t *testing.T) {
@@ -34,8 +44,8 @@ func TestBackendsOpen(t *testing.T) {
 		"C60 no backend":           {fakeSettings{}, []string{`""`}},
 		"C60 another case":         {fakeSettings{backend: "Localtable/Kafka"}, []string{`"Localtable/Kafka"`}},
 		"C60 half a name":          {fakeSettings{backend: "Kafka"}, []string{`"Kafka"`}},
-		"C60 an unknown section":   {fakeSettings{backend: "rocketmq", sections: []string{"rocketmq", "bakend"}}, []string{`"bakend"`, "kafka, localtable, nats, rocketmq"}},
-		"C60 all problems at once": {fakeSettings{backend: "nats", sections: []string{"x", "y"}}, []string{`"nats"`, `"x"`, `"y"`}},
+		"C60 an unknown key":       {fakeSettings{backend: "rocketmq", set: []string{"rocketmq", "bakend"}}, []string{"unknown setting bakend", "kafka, localtable, nats, rocketmq"}},
+		"C60 all problems at once": {fakeSettings{backend: "nats", set: []string{"x", "y"}}, []string{`"nats"`, "setting x", "setting y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened = ""
@@ -43,7 +53,7 @@ func TestBackendsOpen(t *testing.T) {
 			for _, text := range c.says {
 				require.ErrorContains(t, err, text)
 			}
-			if len(c.settings.sections) == 0 {
+			if len(c.settings.set) == 0 {
 				require.ErrorContains(t, err, "localtable/kafka, localtable/nats, rocketmq")
 			}
 			require.Empty(t, opened, "something was opened")
@@ -51,7 +61,7 @@ func TestBackendsOpen(t *testing.T) {
 	}
 
 	t.Run("a known backend is opened under its name", func(t *testing.T) {
-		_, err := backends.Open(t.Context(), fakeSettings{backend: "localtable/nats", sections: []string{"localtable", "nats", "kafka"}})
+		_, err := backends.Open(t.Context(), fakeSettings{backend: "localtable/nats", set: []string{"localtable", "nats", "kafka"}})
 		require.NoError(t, err)
 		require.Equal(t, "localtable/nats", opened)
 		result = errors.New("dial")
