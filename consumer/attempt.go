@@ -140,6 +140,7 @@ func (w *work[Tx]) marked(ctx context.Context, fn func(ctx context.Context, tx T
 // handle calls the handler under its time limit; a panic becomes an error with its stack.
 func (w *work[Tx]) handle(ctx context.Context, tx Tx, out txmsg.Publisher) (err error) {
 	r := w.run
+	w.enter()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.HandlerTimeout, fmt.Errorf("handler ran into its timeout of %s", r.cfg.HandlerTimeout))
 	defer cancel()
 	overdue := time.AfterFunc(2*r.cfg.HandlerTimeout, func() {

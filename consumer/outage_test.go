@@ -141,6 +141,30 @@ func TestOutage(t *testing.T) {
 		})
 	})
 
+	t.Run("a broker that is away under the handler is logged once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup()
+			b.cfg.Attempts = 1
+			b.publish(t, message("1"))
+			var up atomic.Bool
+			var calls atomic.Int64
+			n := b.start(t, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
+				if calls.Add(1); !up.Load() {
+					return fmt.Errorf("publish: %w", txmsg.ErrOutage)
+				}
+				return b.apply(tx)
+			})
+			settled(time.Hour)
+			require.Greater(t, calls.Load(), int64(500))
+			require.Equal(t, 1, b.logs.count("consumer waits"))
+			up.Store(true)
+			settled(time.Minute)
+			require.Equal(t, 1, b.logs.count("consumer goes on"))
+			require.EqualValues(t, 1, b.applied.Load())
+			n.stop(t)
+		})
+	})
+
 	t.Run("a message is not acknowledged before it is buried", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup()

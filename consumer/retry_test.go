@@ -211,7 +211,7 @@ func TestMalformed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup()
 			require.NoError(t, b.broker.PublishRaw(t.Context(), topic, []byte("body"), map[string]string{
-				txmsg.HeaderID: "the-id", txmsg.HeaderSequence: "seven", txmsg.HeaderKey: "k\x00\xff", "x\x00": "\xfe",
+				txmsg.HeaderID: "the-id", txmsg.HeaderSequence: "seven", txmsg.HeaderKey: "k", "x\x00": "\xfe",
 			}))
 			n := b.start(t, func(context.Context, *storetest.Tx, txmsg.Message, txmsg.Publisher) error {
 				t.Error("the handler was called")
@@ -219,7 +219,7 @@ func TestMalformed(t *testing.T) {
 			})
 			letter := b.store.Letters(group)[0]
 			require.Equal(t, "the-id", letter.Message.ID)
-			require.Equal(t, "k\uFFFD\uFFFD", letter.Message.Key)
+			require.Equal(t, "k", letter.Message.Key)
 			require.Equal(t, map[string]string{"x\uFFFD": "\uFFFD"}, letter.Message.Headers)
 			require.Equal(t, "body", string(letter.Message.Body))
 			require.Zero(t, letter.Attempts)
@@ -233,19 +233,21 @@ func TestMalformed(t *testing.T) {
 	t.Run("an ID that no store can keep is replaced by the place", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup()
-			for _, id := range []string{"\x00", "\xff", strings.Repeat("x", 1000)} {
-				require.NoError(t, b.broker.PublishRaw(t.Context(), topic, nil, map[string]string{txmsg.HeaderID: id}))
+			for i, id := range []string{"", "\x00", "\xff", strings.Repeat("x", 1000)} {
+				d := txmsg.Delivery{
+					Message: txmsg.Message{ID: id, Topic: topic, Key: "k\x00\xff"},
+					Source:  txmsg.Source{Broker: "kafka", Topic: topic, Partition: "3", Offset: int64(i)},
+				}
+				require.NoError(t, b.runOnce(t, &oneDelivery{d}))
 			}
-			n := b.start(t, func(context.Context, *storetest.Tx, txmsg.Message, txmsg.Publisher) error {
-				t.Error("the handler was called")
-				return nil
-			})
 			var ids []string
 			for _, letter := range b.store.Letters(group) {
 				ids = append(ids, letter.Message.ID)
+				require.Equal(t, "k\uFFFD\uFFFD", letter.Message.Key)
+				require.Len(t, letter.Errors, 1)
 			}
-			require.ElementsMatch(t, []string{"memory/orders/0/0", "memory/orders/0/1", "memory/orders/0/2"}, ids)
-			n.stop(t)
+			require.ElementsMatch(t, []string{"kafka/orders/3/0", "kafka/orders/3/1", "kafka/orders/3/2", "kafka/orders/3/3"}, ids)
+			require.Zero(t, b.applied.Load(), "the handler was called")
 		})
 	})
 }

@@ -116,23 +116,6 @@ func (r *run[Tx]) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// startWaiting and stopWaiting log an outage once, however many deliveries meet it.
-func (r *run[Tx]) startWaiting(why reason, messageID string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting++; r.waiting == 1 {
-		r.cfg.Logger.Warn("consumer waits", "consumer", r.cfg.Name, "reason", string(why), "message_id", messageID, "error", err)
-	}
-}
-
-func (r *run[Tx]) stopWaiting() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting--; r.waiting == 0 && !closed(r.stopping) {
-		r.cfg.Logger.Info("consumer goes on", "consumer", r.cfg.Name)
-	}
-}
-
 func (r *run[Tx]) leftBehind() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,6 +67,7 @@ func (b *bundle) start(t *testing.T, h handler) *node {
 	c, err := consumer.New(&b.messenger, &b.store, b.broker.Subscriber(group, topic), h, b.cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel) // of a test that failed before it stopped the node
 	n := &node{cancel, make(chan error, 1)}
 	go func() { n.done <- c.Run(ctx) }()
 	synctest.Wait()
@@ -181,4 +182,25 @@ func (l *logs) count(phrase string) int {
 		}
 	}
 	return count
+}
+
+// oneDelivery is a subscriber that delivers one message and waits for the end.
+type oneDelivery struct{ delivery txmsg.Delivery }
+
+func (s *oneDelivery) Run(ctx context.Context, deliver func(context.Context, txmsg.Delivery) error) error {
+	err := deliver(context.WithoutCancel(ctx), s.delivery)
+	<-ctx.Done()
+	return err
+}
+
+// runOnce applies what the subscriber delivers.
+func (b *bundle) runOnce(t *testing.T, s consumer.Subscriber) error {
+	t.Helper()
+	c, err := consumer.New(&b.messenger, &b.store, s, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
+		return b.apply(tx)
+	}, b.cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return c.Run(ctx)
 }

@@ -26,7 +26,7 @@ type work[Tx any] struct {
 	errors   []string
 	retry    *backoff.ExponentialBackOff
 	wait     *backoff.ExponentialBackOff
-	waiting  bool
+	waiting  reason // guarded by run.mu; empty: it does not wait
 }
 
 func newWork[Tx any](r *run[Tx], d txmsg.Delivery) *work[Tx] {
@@ -101,25 +101,51 @@ func (w *work[Tx]) again(ctx context.Context, err error) bool {
 	return w.run.pause(ctx, next)
 }
 
-// waitFor pauses before the next look at what is away. It spends no attempt.
+// waitFor pauses before the next look at what is away. It spends no attempt. An outage is logged once, however many
+// deliveries meet it.
 func (w *work[Tx]) waitFor(ctx context.Context, why reason, err error) bool {
-	if !w.waiting {
-		w.waiting = true
-		w.run.metrics.waiting.Add(ctx, 1, w.labels)
-		w.run.startWaiting(why, w.delivery.Message.ID, err)
+	r := w.run
+	r.mu.Lock()
+	if w.waiting == "" {
+		w.wait.Reset()
+		r.metrics.waiting.Add(ctx, 1, w.labels)
+		if r.waiting++; r.waiting == 1 {
+			r.cfg.Logger.Warn("consumer waits", w.facts("reason", string(why), "error", err)...)
+		}
 	}
-	w.run.metrics.waits.Add(ctx, 1, w.run.metrics.waitLabels(w.class, why))
-	w.run.cfg.Logger.Debug("message waits", w.facts("reason", string(why), "error", err)...)
-	return w.run.pause(ctx, w.wait.NextBackOff())
+	w.waiting = why
+	r.mu.Unlock()
+	r.metrics.waits.Add(ctx, 1, r.metrics.waitLabels(w.class, why))
+	r.cfg.Logger.Debug("message waits", w.facts("reason", string(why), "error", err)...)
+	return r.pause(ctx, w.wait.NextBackOff())
+}
+
+// enter ends the waiting because the database has answered. Whether a broker is back shows only when the handler and the
+// commit are through.
+func (w *work[Tx]) enter() {
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	if w.waiting != brokerAway {
+		w.goOnLocked()
+	}
 }
 
 // goOn ends the waiting, if there was any.
 func (w *work[Tx]) goOn() {
-	if w.waiting {
-		w.waiting = false
-		w.wait.Reset()
-		w.run.metrics.waiting.Add(context.Background(), -1, w.labels)
-		w.run.stopWaiting()
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	w.goOnLocked()
+}
+
+func (w *work[Tx]) goOnLocked() {
+	r := w.run
+	if w.waiting == "" {
+		return
+	}
+	w.waiting = ""
+	r.metrics.waiting.Add(context.Background(), -1, w.labels)
+	if r.waiting--; r.waiting == 0 && !closed(r.stopping) {
+		r.cfg.Logger.Info("consumer goes on", "consumer", r.cfg.Name)
 	}
 }
 
