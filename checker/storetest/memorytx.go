@@ -30,11 +30,12 @@ func (tx *MemoryTx) Put(key, value string) error {
 	return nil
 }
 
-// Nested runs fn in a nested transaction: if fn returns an error, what was written and recorded in it is undone.
+// Nested runs fn in a nested transaction: if fn returns an error, what was written and recorded in it is undone, and a
+// statement that failed in it no longer stands in the way of the commit.
 func (tx *MemoryTx) Nested(fn func() error) error {
 	undo := tx.savepoint()
 	tx.store.mu.Lock()
-	rows, halves := maps.Clone(tx.rows), maps.Clone(tx.halves)
+	rows, halves, aborted := maps.Clone(tx.rows), maps.Clone(tx.halves), tx.err
 	tx.store.mu.Unlock()
 	err := fn()
 	if err == nil {
@@ -46,7 +47,7 @@ func (tx *MemoryTx) Nested(fn func() error) error {
 			delete(tx.store.open, id)
 		}
 	}
-	tx.rows, tx.halves = rows, halves
+	tx.rows, tx.halves, tx.err = rows, halves, aborted
 	tx.store.mu.Unlock()
 	undo()
 	return err

@@ -1,0 +1,206 @@
+// Package remoting asks RocketMQ's servers the few questions that its client cannot: within a context's time, and without a
+// connection or a route that stays behind.
+package remoting
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Codes of requests and answers (org.apache.rocketmq.remoting.protocol).
+const (
+	updateAndCreateTopic = 17
+	getRouteByTopic      = 105
+	getClusterInfo       = 106
+
+	success       = 0
+	topicNotExist = 17
+)
+
+// everyBroker is a topic that each broker has from its start.
+const everyBroker = "SELF_TEST_TOPIC"
+
+// maxAnswer bounds the memory for an answer.
+const maxAnswer = 64 << 20
+
+// Missing returns those of topics that the name servers do not know. It is an error if none of them answers, or if no
+// broker has registered with the one that did, as right after its start.
+func Missing(ctx context.Context, nameServers []string, topics []string) ([]string, error) {
+	var failures []error
+	for _, server := range nameServers {
+		missing, err := missingAt(ctx, server, topics)
+		if err == nil {
+			return missing, nil
+		}
+		failures = append(failures, fmt.Errorf("name server %s: %w", server, err))
+	}
+	return nil, errors.Join(failures...)
+}
+
+func missingAt(ctx context.Context, nameServer string, topics []string) ([]string, error) {
+	conn, err := dial(ctx, nameServer)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	exists := func(topic string) (bool, error) {
+		code, body, err := conn.request(getRouteByTopic, map[string]string{"topic": topic})
+		switch {
+		case err != nil:
+			return false, err
+		case code == success:
+			return true, nil
+		case code == topicNotExist:
+			return false, nil
+		default:
+			return false, fmt.Errorf("route of %s: answer %d: %s", topic, code, body)
+		}
+	}
+	var missing []string
+	for _, topic := range topics {
+		ok, err := exists(topic)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			missing = append(missing, topic)
+		}
+	}
+	if len(missing) > 0 {
+		if ok, err := exists(everyBroker); err != nil || !ok {
+			return nil, errors.Join(err, errors.New("no broker has registered"))
+		}
+	}
+	return missing, nil
+}
+
+// CreateTopic makes a topic of so many queues on every master that the name server knows.
+func CreateTopic(ctx context.Context, nameServer, topic string, queues int) error {
+	conn, err := dial(ctx, nameServer)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	code, body, err := conn.request(getClusterInfo, nil)
+	if err != nil {
+		return err
+	}
+	brokers := masters(string(body))
+	if code != success || len(brokers) == 0 {
+		return fmt.Errorf("cluster info: answer %d: %s", code, body)
+	}
+	for _, broker := range brokers {
+		if err := createTopicAt(ctx, broker, topic, queues); err != nil {
+			return fmt.Errorf("broker %s: %w", broker, err)
+		}
+	}
+	return nil
+}
+
+func createTopicAt(ctx context.Context, broker, topic string, queues int) error {
+	conn, err := dial(ctx, broker)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	code, body, err := conn.request(updateAndCreateTopic, map[string]string{
+		"topic": topic, "defaultTopic": "TBW102", "perm": "6", "order": "false",
+		"readQueueNums": strconv.Itoa(queues), "writeQueueNums": strconv.Itoa(queues),
+		"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0",
+	})
+	if err == nil && code != success {
+		err = fmt.Errorf("create topic %s: answer %d: %s", topic, code, body)
+	}
+	return err
+}
+
+// masters finds the address of each broker with id 0 in an answer whose JSON has bare numbers as keys.
+func masters(body string) []string {
+	var addresses []string
+	for _, start := range []string{`{0:"`, `{"0":"`, `,0:"`, `,"0":"`} {
+		for rest := body; ; {
+			_, after, found := strings.Cut(rest, start)
+			if !found {
+				break
+			}
+			address, remaining, _ := strings.Cut(after, `"`)
+			addresses = append(addresses, address)
+			rest = remaining
+		}
+	}
+	return addresses
+}
+
+type connection struct {
+	net.Conn
+	opaque int
+}
+
+// dial connects for the time of ctx, and for a few seconds if it has no end.
+func dial(ctx context.Context, address string) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &connection{Conn: conn}, nil
+}
+
+type header struct {
+	Code      int               `json:"code"`
+	Language  string            `json:"language"`
+	Version   int               `json:"version"`
+	Opaque    int               `json:"opaque"`
+	Flag      int               `json:"flag"`
+	Remark    string            `json:"remark,omitempty"`
+	ExtFields map[string]string `json:"extFields,omitempty"`
+}
+
+// request sends one request without a body and returns the code and the body of the answer, or its remark if it has no
+// body. A frame is its length, the length of its header (whose highest byte 0 means JSON), header, body.
+func (c *connection) request(code int, fields map[string]string) (int, []byte, error) {
+	c.opaque++
+	text, err := json.Marshal(header{Code: code, Language: "GO", Opaque: c.opaque, ExtFields: fields})
+	if err != nil {
+		return 0, nil, err
+	}
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(text)))
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(text)))
+	if _, err := c.Write(append(frame, text...)); err != nil {
+		return 0, nil, err
+	}
+	var prefix [8]byte
+	if _, err := io.ReadFull(c, prefix[:]); err != nil {
+		return 0, nil, err
+	}
+	length, headerLength := binary.BigEndian.Uint32(prefix[:4]), binary.BigEndian.Uint32(prefix[4:])&0xffffff
+	if length < 4 || length > maxAnswer || headerLength > length-4 {
+		return 0, nil, fmt.Errorf("not an answer of RocketMQ: length %d", length)
+	}
+	rest := make([]byte, length-4)
+	if _, err := io.ReadFull(c, rest); err != nil {
+		return 0, nil, err
+	}
+	var answer header
+	if err := json.Unmarshal(rest[:headerLength], &answer); err != nil {
+		return 0, nil, fmt.Errorf("not an answer of RocketMQ: %w", err)
+	}
+	if body := rest[headerLength:]; len(body) > 0 {
+		return answer.Code, body, nil
+	}
+	return answer.Code, []byte(answer.Remark), nil
+}

@@ -1,0 +1,242 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+
+	"github.com/txmsg/txmsg-go/rocketmq/internal/remoting"
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// SubscriberConfig is the configuration of a [Subscriber]. NameServers, Group and Topics are required.
+type SubscriberConfig struct {
+	// NameServers are the name servers of one cluster, each as host:port.
+	NameServers []string `yaml:"name_servers"`
+	// Group is the consumer group: its members share the messages, and must all have the same Topics.
+	Group string `yaml:"group"`
+	// Topics are what the group reads.
+	Topics []string `yaml:"topics"`
+	// FromLatest makes a group that the broker does not know begin with what comes from then on. Defaults to false: it
+	// begins with the oldest message.
+	FromLatest bool `yaml:"from_latest"`
+	// Concurrency is the most messages of one topic that are delivered at once, and the most that wait for one of
+	// their key. Defaults to 64.
+	Concurrency int `yaml:"concurrency"`
+	// Credentials for a cluster that demands them. Defaults to none.
+	Credentials Credentials `yaml:"credentials"`
+	// Logger is that of [Config]. Defaults to discarding what it gets.
+	Logger *slog.Logger `yaml:"-"`
+}
+
+func (c *SubscriberConfig) setDefaults() {
+	setDefault(&c.Concurrency, 64)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func (c *SubscriberConfig) validate() error {
+	problems := validateNames("SubscriberConfig", c.NameServers, c.Group, c.Topics, c.Credentials)
+	if c.Concurrency < 1 {
+		problems = append(problems, fmt.Errorf("rocketmq: SubscriberConfig.Concurrency must be at least 1, got %d", c.Concurrency))
+	}
+	return errors.Join(problems...)
+}
+
+// Subscriber delivers the messages of some topics to one consumer group.
+type Subscriber struct{ cfg SubscriberConfig }
+
+// NewSubscriber returns a Subscriber. It does not connect.
+func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Subscriber{cfg: cfg}, nil
+}
+
+// Run calls deliver for every message until ctx ends; then it waits for the calls under way, stores what was acknowledged and
+// returns nil. A broker that does not answer, and a topic that does not exist, are waited for. deliver is called by
+// several goroutines, but for messages of one key one after the other, in the order of their queue. Nil acknowledges.
+// After an error the same message is delivered again, here until Run ends and then elsewhere, and the later ones of its key
+// wait; it is not handed back to the broker, which would try it 16 times and then take it away. A panic of deliver is an error.
+// The context that deliver gets does not end with ctx.
+func (s *Subscriber) Run(ctx context.Context, deliver func(ctx context.Context, delivery txmsg.Delivery) error) error {
+	session := &session{
+		deliver: deliver, ctx: context.WithoutCancel(ctx), stop: make(chan struct{}),
+		calls: newGate(), order: newOrder(), logger: s.cfg.Logger,
+	}
+	client := s.connect(ctx, session)
+	if client == nil {
+		return nil
+	}
+	<-ctx.Done()
+	client.Suspend() // no more is fetched
+	calls := session.calls.close()
+	close(session.stop)
+	<-calls
+	sleep(session.ctx, noteAcks)
+	if err := client.Shutdown(); err != nil {
+		s.cfg.Logger.Warn("consumer not shut down: acknowledged messages may come again", "error", err)
+	}
+	return nil
+}
+
+// noteAcks is what the client gets to note the last acknowledgements; it has no signal for that. What it misses comes again.
+const noteAcks = 100 * time.Millisecond
+
+// libraryConsumer is what is used of the library's push consumer.
+type libraryConsumer interface {
+	Suspend()
+	Shutdown() error
+}
+
+// connect returns a started consumer, or nil when ctx has ended. It makes one only when the topics are there: the library
+// leaves goroutines behind for each that does not start.
+func (s *Subscriber) connect(ctx context.Context, session *session) libraryConsumer {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		client, err := s.tryConnect(ctx, session)
+		if err == nil {
+			return client
+		}
+		if ctx.Err() == nil && failures == 0 {
+			s.cfg.Logger.Warn("not subscribed: waiting for brokers or topics", "group", s.cfg.Group, "error", err)
+		}
+		pause := min(tryPause<<min(failures, 8), maxPause)
+		sleep(ctx, pause+rand.N(pause/4))
+	}
+	return nil
+}
+
+func (s *Subscriber) tryConnect(ctx context.Context, session *session) (libraryConsumer, error) {
+	missing, err := remoting.Missing(ctx, s.cfg.NameServers, s.cfg.Topics)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		return nil, &MissingTopicsError{Topics: missing}
+	}
+	takeOverProcess(s.cfg.Logger)
+	client, err := consumer.NewPushConsumer(s.options()...)
+	if err != nil {
+		return nil, err
+	}
+	for _, topic := range slices.Compact(slices.Sorted(slices.Values(s.cfg.Topics))) {
+		if err := client.Subscribe(topic, consumer.MessageSelector{}, session.consume); err != nil {
+			return nil, err
+		}
+	}
+	if err := client.Start(); err != nil {
+		return nil, err // it has shut itself down
+	}
+	s.cfg.Logger.Info("subscribed", "group", s.cfg.Group)
+	return client, nil
+}
+
+func (s *Subscriber) options() []consumer.Option {
+	from := consumer.ConsumeFromFirstOffset
+	if s.cfg.FromLatest {
+		from = consumer.ConsumeFromLastOffset
+	}
+	opts := []consumer.Option{
+		consumer.WithGroupName(s.cfg.Group),
+		consumer.WithInstance(instanceName()),
+		consumer.WithNsResolver(resolver(s.cfg.NameServers)),
+		consumer.WithConsumeFromWhere(from),
+		consumer.WithConsumeMessageBatchMaxSize(1),
+		consumer.WithConsumeGoroutineNums(s.cfg.Concurrency),
+		// A message that is delivered for long is neither sent back nor taken away.
+		consumer.WithConsumeTimeout(24 * time.Hour),
+		consumer.WithMaxReconsumeTimes(math.MaxInt32),
+		// What is fetched ahead, in messages and MiB: the library's own bounds are 50 GB.
+		consumer.WithPullThresholdForTopic(4096),
+		consumer.WithPullThresholdSizeForTopic(64),
+	}
+	if s.cfg.Credentials.AccessKey != "" {
+		opts = append(opts, consumer.WithCredentials(s.cfg.Credentials.library()))
+	}
+	return opts
+}
+
+// session is one Run.
+type session struct {
+	deliver func(ctx context.Context, delivery txmsg.Delivery) error
+	ctx     context.Context // what deliver gets
+	stop    chan struct{}   // closed when no more is delivered
+	calls   *gate           // deliver calls under way
+	order   *order
+	logger  *slog.Logger
+}
+
+// consume is called by the library with one message, in a goroutine of that message's own. Returning acknowledges it: so
+// on shutdown the goroutine ends without returning. The message then stays where it is, and the next owner of its queue begins
+// with it.
+func (s *session) consume(_ context.Context, msgs ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	for _, m := range msgs {
+		if !s.consumeOne(m) {
+			runtime.Goexit()
+		}
+	}
+	return consumer.ConsumeSuccess, nil
+}
+
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+func (s *session) consumeOne(m *primitive.MessageExt) (acknowledged bool) {
+	d := delivery(m)
+	leave := s.order.enter(queueOf(m), m.QueueOffset, d.Message.Topic, d.Message.Key)
+	defer leave()
+	for attempt := 0; ; attempt++ {
+		if !s.calls.enter() {
+			return false
+		}
+		err := s.call(d)
+		s.calls.leave()
+		if err == nil {
+			return true
+		}
+		s.logger.Debug("delivery refused", "message_id", d.Message.ID, "topic", d.Message.Topic, "attempt", attempt+1, "error", err)
+		pause := min(firstRetry<<min(attempt, 10), lastRetry)
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-s.stop:
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// call gives deliver a copy of its own, so that the next attempt gets what the broker sent.
+func (s *session) call(d txmsg.Delivery) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("rocketmq: deliver panicked: %v", p)
+			s.logger.Error("deliver panicked", "message_id", d.Message.ID, "topic", d.Message.Topic,
+				"error", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	d.Message = d.Message.Clone()
+	return s.deliver(s.ctx, d)
+}
+
+func queueOf(m *primitive.MessageExt) primitive.MessageQueue {
+	if m.Queue == nil {
+		return primitive.MessageQueue{}
+	}
+	return *m.Queue
+}
