@@ -1,0 +1,67 @@
+package localtable
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+var _ txmsg.Attempt = (*attempt[any])(nil)
+
+// attempt is one run of a transaction's callback.
+type attempt[Tx any] struct {
+	txmsg.Collector
+	messenger *Messenger[Tx]
+	tx        txmsg.Transaction[Tx]
+}
+
+// Prepare implements [txmsg.Attempt].
+func (a *attempt[Tx]) Prepare(context.Context) ([]txmsg.Statement, error) {
+	if len(a.Messages()) == 0 {
+		return nil, nil
+	}
+	return a.messenger.insert(a.Messages()), nil
+}
+
+// Resolve implements [txmsg.Attempt]. An error says that the database has not told yet, Unknown without one that it has no
+// means to.
+func (a *attempt[Tx]) Resolve(ctx context.Context) txmsg.Outcome {
+	wait := backoff.ExponentialBackOff{
+		InitialInterval: 20 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5, MaxInterval: time.Second,
+	}
+	for {
+		outcome, err := a.tx.Outcome(ctx)
+		if err == nil {
+			return outcome
+		}
+		if !sleep(ctx, wait.NextBackOff()) {
+			return txmsg.Unknown
+		}
+	}
+}
+
+// End implements [txmsg.Attempt]. What may have committed is looked for.
+func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
+	if len(a.Messages()) == 0 || outcome == txmsg.RolledBack {
+		return
+	}
+	if outcome == txmsg.Committed {
+		a.messenger.meter.countWritten(a.Messages())
+	}
+	a.messenger.Wake()
+}
+
+// sleep reports whether ctx still stood when d was over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,179 @@
+package localtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+const (
+	errorsKept   = 10  // in a row's history
+	errorTextMax = 500 // bytes of each
+)
+
+// errUnanswered stands for a broker that broke its contract: too few results, a class it has not, a panic. It says
+// nothing about a message, so it is an outage.
+var errUnanswered = fmt.Errorf("localtable: broker gave no answer: %w", txmsg.ErrOutage)
+
+// batch is one batch of rows from their reading until they are settled. No transaction is open meanwhile.
+type batch[Tx any] struct {
+	relay   *relay[Tx]
+	pass    pass
+	rows    []Row
+	lanes   []Lane
+	answers answers
+	results []Result
+}
+
+// run publishes and settles. ctx ends the sending, between two calls to the broker; work bounds all.
+func (b *batch[Tx]) run(ctx, work context.Context) report {
+	b.answers = newAnswers()
+	q, followers := newQueue(b.rows, &selector{pass: b.pass, sent: map[string]int{}})
+	for _, row := range followers {
+		b.results = append(b.results, Result{Row: row, Fate: Parked})
+	}
+	for ctx.Err() == nil {
+		rows, from := q.next(b.relay.lanes.stand(b.lanes), b.answers.silent)
+		if len(rows) == 0 {
+			break
+		}
+		for i, err := range b.publish(work, rows) {
+			b.judge(rows[i], from[i], err)
+		}
+	}
+	changed := b.settle(work)
+	b.relay.breaker.report(b.pass, b.answers)
+	return report{
+		lanes: b.lanes, rows: len(b.rows), changed: changed, skipped: q.skipped,
+		recovered: b.pass.open && len(b.answers.answered) > 0,
+	}
+}
+
+// publish makes one call to the broker and returns a result for each row.
+func (b *batch[Tx]) publish(ctx context.Context, rows []Row) (results []error) {
+	msgs := make([]txmsg.Message, len(rows))
+	for i, row := range rows {
+		msgs[i] = row.Message
+	}
+	ctx, end := b.relay.meter.startPublish(ctx, msgs)
+	defer func() {
+		if caught := recover(); caught != nil {
+			b.relay.log.Error("broker panics", "destination", b.relay.cfg.Destination, "panic", caught)
+			results = nil
+		}
+		for len(results) < len(rows) {
+			results = append(results, errUnanswered)
+		}
+		end(results)
+	}()
+	return b.relay.broker.Publish(ctx, msgs)
+}
+
+// judge decides what becomes of a row and of those behind it in its line.
+func (b *batch[Tx]) judge(row Row, l *line, err error) {
+	topic := row.Message.Topic
+	result := Result{Row: row, Fate: Delivered}
+	switch class := classify(err); {
+	case err == nil:
+	case class == "":
+		b.answers.silent[topic] = true
+		b.answers.err = err
+		if !row.Delayed {
+			l.stop()
+		}
+		return
+	default:
+		result = b.relay.refusal(row, class, err)
+	}
+	b.answers.answered[topic] = true
+	b.results = append(b.results, result)
+	if result.Fate == Delivered || row.Delayed {
+		return
+	}
+	behind := l.stop()
+	if result.Fate == Dead && b.relay.cfg.DeadKey == Release {
+		return // they are ready and go with the next batch
+	}
+	for _, later := range behind {
+		b.results = append(b.results, Result{Row: later, Fate: Parked})
+	}
+}
+
+// classify names the class of a broker's error as the table keeps it; "" is an outage, as is what has no class.
+func classify(err error) string {
+	switch {
+	case errors.Is(err, txmsg.ErrOutage):
+		return ""
+	case errors.Is(err, txmsg.ErrTooLarge):
+		return "too_large"
+	case errors.Is(err, txmsg.ErrNoRoute):
+		return "no_route"
+	case errors.Is(err, txmsg.ErrRefused):
+		return "refused"
+	default:
+		return ""
+	}
+}
+
+// refusal is the result of a message that the broker did not store.
+func (r *relay[Tx]) refusal(row Row, class string, err error) Result {
+	attempt := row.Attempts + 1
+	result := Result{Row: row, Fate: Retry, After: r.cfg.Schedule.after(row.Attempts), Class: class, Error: errorText(err)}
+	switch {
+	case class == "too_large", class == "no_route" && r.cfg.NoRoute == Die, class == "refused" && attempt >= r.cfg.MaxAttempts:
+		result.Fate, result.After = Dead, 0
+		r.log.Warn("message is dead", "message_id", row.Message.ID, "topic", row.Message.Topic, "attempt", attempt, "class", class, "error", err)
+	default:
+		r.log.Debug("message is refused", "message_id", row.Message.ID, "topic", row.Message.Topic, "attempt", attempt, "class", class, "error", err)
+	}
+	return result
+}
+
+// errorText is what every database can keep.
+func errorText(err error) string {
+	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "?")
+	if len(text) > errorTextMax {
+		text = strings.ToValidUTF8(text[:errorTextMax], "")
+	}
+	return text
+}
+
+// settle writes the results, again and again while the database fails and a lane still stands: it counts once. Given up, the
+// rows are sent again by whoever has the lanes then.
+func (b *batch[Tx]) settle(work context.Context) (changed int) {
+	if len(b.results) == 0 {
+		return 0
+	}
+	r := b.relay
+	trouble := newTrouble(r.log)
+	for {
+		ctx, cancel := context.WithTimeout(work, databaseTimeout)
+		changed, err := r.store.Settle(ctx, Settlement{
+			Owner: r.owner, Lanes: b.lanes, Results: b.results, Archive: *r.cfg.Retention > 0,
+			DeadHolds: r.cfg.DeadKey == Hold, Unpark: r.cfg.BatchSize, Errors: errorsKept,
+		})
+		cancel()
+		if err == nil {
+			trouble.worked()
+			r.meter.countSettled(b.results, time.Now())
+			return changed
+		}
+		if !sleep(work, trouble.failed("settle", err)) || !anyTrue(r.lanes.stand(b.lanes)) {
+			r.log.Warn("batch not settled, its messages are sent again", "rows", len(b.results), "error", err)
+			return 0
+		}
+	}
+}
+
+func anyTrue(m map[int]bool) bool {
+	for _, ok := range m {
+		if ok {
+			return true
+		}
+	}
+	return false
+}

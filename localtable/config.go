@@ -1,0 +1,127 @@
+package localtable
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// Config is the configuration of a Messenger; the zero value works.
+type Config struct {
+	// Destination is the name that rows carry and this relay reads. Defaults to "default".
+	Destination string `yaml:"destination"`
+	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice.
+	// Defaults to 500.
+	BatchSize int `yaml:"batch_size"`
+	// Concurrency is the most batches under way at once, each of other lanes. The relay uses at most three database
+	// connections more than this. Defaults to 3.
+	Concurrency int `yaml:"concurrency"`
+	// PollInterval is the longest time between two looks for due rows; commits of this process are seen at once. Defaults
+	// to 1 s.
+	PollInterval time.Duration `yaml:"poll_interval"`
+	// LeaseTTL is how long the lanes of a process that died stay untouched. A process that is paused for longer loses
+	// its lanes. Defaults to 10 s.
+	LeaseTTL time.Duration `yaml:"lease_ttl"`
+	// MaxAttempts is how many refusals make a message dead. With the fast schedule the default is about an hour. Defaults
+	// to 20.
+	MaxAttempts int `yaml:"max_attempts"`
+	// Schedule is the time between the attempts of a refused message. Defaults to fast.
+	Schedule Schedule `yaml:"schedule"`
+	// DeadKey is what a dead message does to the later ones of its key. Defaults to hold: who gives a key wants order.
+	DeadKey DeadKey `yaml:"dead_key"`
+	// NoRoute is what becomes of a message whose topic the broker does not have. Defaults to wait: a missing topic is
+	// most often one that is made too late, and then nobody has to do anything.
+	NoRoute NoRoute `yaml:"no_route"`
+	// Retention is how long delivered messages can be looked up; 0 deletes them at once. Nil defaults to 24 h.
+	Retention *time.Duration `yaml:"retention"`
+	// DrainTimeout bounds the end of Run: for so long it waits for the broker's answers and records them. Defaults to 10 s.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	// Topics are those that this service publishes to. Run ends with an error if the broker does not have them, and metrics
+	// tell them apart. Others can be used too. Defaults to none.
+	Topics []string `yaml:"topics"`
+	// AllowMissing lets Run go on without some of Topics; what goes there waits, see NoRoute. Defaults to false.
+	AllowMissing bool `yaml:"allow_missing"`
+	// Logger gets what a person should know. Defaults to none.
+	Logger *slog.Logger `yaml:"-"`
+}
+
+// Schedule names the times between attempts. Each is up to a quarter longer, at random.
+type Schedule string
+
+// The schedules.
+const (
+	Fast    Schedule = "fast"    // 1 s, doubled each time, at most 5 min
+	Patient Schedule = "patient" // 60 s, five times as long each time, at most 24 h
+)
+
+// DeadKey names what a dead message does to the later ones of its key.
+type DeadKey string
+
+// The fates of a dead message's key.
+const (
+	Hold    DeadKey = "hold"    // they wait until a person decides
+	Release DeadKey = "release" // they go on without it
+)
+
+// NoRoute names what becomes of a message whose topic the broker does not have.
+type NoRoute string
+
+// The fates of a message without a route.
+const (
+	Wait NoRoute = "wait" // it is tried again by the schedule, without limit
+	Die  NoRoute = "dead" // it is dead at once
+)
+
+func (c *Config) setDefaults() {
+	setDefault(&c.Destination, "default")
+	setDefault(&c.BatchSize, 500)
+	setDefault(&c.Concurrency, 3)
+	setDefault(&c.PollInterval, time.Second)
+	setDefault(&c.LeaseTTL, 10*time.Second)
+	setDefault(&c.MaxAttempts, 20)
+	setDefault(&c.Schedule, Fast)
+	setDefault(&c.DeadKey, Hold)
+	setDefault(&c.NoRoute, Wait)
+	setDefault(&c.DrainTimeout, 10*time.Second)
+	if c.Retention == nil {
+		c.Retention = new(24 * time.Hour)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	var problems []error
+	check := func(ok bool, field, rule string, value any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("localtable: Config.%s must be %s, got %v", field, rule, value))
+		}
+	}
+	check(c.BatchSize >= 1 && c.BatchSize <= 10_000, "BatchSize", "between 1 and 10000", c.BatchSize)
+	check(c.Concurrency >= 1 && c.Concurrency <= Lanes, "Concurrency", fmt.Sprintf("between 1 and %d", Lanes), c.Concurrency)
+	check(c.PollInterval >= time.Millisecond, "PollInterval", "at least 1ms", c.PollInterval)
+	check(c.LeaseTTL >= time.Second, "LeaseTTL", "at least 1s", c.LeaseTTL)
+	check(c.MaxAttempts >= 1, "MaxAttempts", "at least 1", c.MaxAttempts)
+	check(c.Schedule == Fast || c.Schedule == Patient, "Schedule", "fast or patient", c.Schedule)
+	check(c.DeadKey == Hold || c.DeadKey == Release, "DeadKey", "hold or release", c.DeadKey)
+	check(c.NoRoute == Wait || c.NoRoute == Die, "NoRoute", "wait or dead", c.NoRoute)
+	check(*c.Retention >= 0, "Retention", "at least 0", *c.Retention)
+	check(c.DrainTimeout >= time.Millisecond, "DrainTimeout", "at least 1ms", c.DrainTimeout)
+	for i, topic := range c.Topics {
+		if err := (txmsg.Message{Topic: topic}).Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("localtable: Config.Topics[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(problems...)
+}

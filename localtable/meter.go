@@ -1,0 +1,202 @@
+package localtable
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+const scope = "github.com/txmsg/txmsg-go/localtable"
+
+// otherTopics is the label of topics that the configuration does not name: labels must not grow with what users send.
+const otherTopics = "other"
+
+// linksMax bounds the links of a span, as the tracer would.
+const linksMax = 128
+
+// meter is the metrics and traces of one messenger.
+type meter struct {
+	destination metric.MeasurementOption
+	topics      map[string]metric.MeasurementOption // by topic; others under otherTopics
+	tracer      trace.Tracer
+	name        string // of the destination
+
+	written, delivered, retried, dead, parked metric.Int64Counter
+	pruned                                    metric.Int64Counter
+	batch                                     metric.Int64Histogram
+	latency                                   metric.Float64Histogram
+	lanes, open, resting, rows                metric.Int64ObservableGauge
+	oldest                                    metric.Float64ObservableGauge
+	meter                                     metric.Meter
+}
+
+func newMeter(destination string, topics []string) (*meter, error) {
+	of := otel.Meter(scope)
+	label := attribute.String("destination", destination)
+	m := &meter{
+		meter: of, tracer: otel.Tracer(scope), name: destination,
+		destination: metric.WithAttributeSet(attribute.NewSet(label)),
+		topics:      map[string]metric.MeasurementOption{},
+	}
+	for _, topic := range append([]string{otherTopics}, topics...) {
+		m.topics[topic] = metric.WithAttributeSet(attribute.NewSet(label, attribute.String("topic", topic)))
+	}
+	var problems []error
+	counter := func(into *metric.Int64Counter, name, text string) {
+		made, err := of.Int64Counter("txmsg.localtable."+name, metric.WithDescription(text), metric.WithUnit("{message}"))
+		*into, problems = made, append(problems, err)
+	}
+	counter(&m.written, "written", "Messages whose transaction committed, as far as this process knows.")
+	counter(&m.delivered, "published", "Messages that the broker has stored.")
+	counter(&m.retried, "retried", "Refusals after which the message is tried again.")
+	counter(&m.dead, "dead", "Messages that were given up.")
+	counter(&m.parked, "parked", "Messages put behind an earlier one of their key.")
+	counter(&m.pruned, "pruned", "Delivered messages that were kept and are removed.")
+	gauge := func(into *metric.Int64ObservableGauge, name, text string) {
+		made, err := of.Int64ObservableGauge("txmsg.localtable."+name, metric.WithDescription(text))
+		*into, problems = made, append(problems, err)
+	}
+	gauge(&m.lanes, "lanes", "Lanes that this process holds.")
+	gauge(&m.open, "breaker.open", "1 while the broker does not answer.")
+	gauge(&m.resting, "breaker.resting_topics", "Topics for which the broker does not answer although it does for others.")
+	gauge(&m.rows, "rows", "Rows of the table that are not delivered, by state.")
+	var err error
+	m.oldest, err = of.Float64ObservableGauge("txmsg.localtable.oldest_unsent", metric.WithUnit("s"), metric.WithDescription("Age of the oldest message that is due and not sent."))
+	problems = append(problems, err)
+	m.batch, err = of.Int64Histogram("txmsg.localtable.batch", metric.WithUnit("{message}"), metric.WithDescription("Messages settled together."))
+	problems = append(problems, err)
+	m.latency, err = of.Float64Histogram("txmsg.localtable.latency", metric.WithUnit("s"),
+		metric.WithDescription("From the writing of a message, on the database's clock, to its settlement, on this machine's."),
+		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600))
+	return m, errors.Join(append(problems, err)...)
+}
+
+func (m *meter) topic(topic string) metric.MeasurementOption {
+	if option, ok := m.topics[topic]; ok {
+		return option
+	}
+	return m.topics[otherTopics]
+}
+
+// background: counting needs no caller's context.
+var background = context.Background()
+
+func (m *meter) countWritten(msgs []txmsg.Message) {
+	for _, msg := range msgs {
+		m.written.Add(background, 1, m.topic(msg.Topic))
+	}
+}
+
+func (m *meter) countPruned(rows int) { m.pruned.Add(background, int64(rows), m.destination) }
+
+func (m *meter) countSettled(results []Result, now time.Time) {
+	m.batch.Record(background, int64(len(results)), m.destination)
+	counts := map[string]*[Parked + 1]int64{}
+	for _, result := range results {
+		topic := result.Row.Message.Topic
+		if counts[topic] == nil {
+			counts[topic] = new([Parked + 1]int64)
+		}
+		counts[topic][result.Fate]++
+		if result.Fate == Delivered && !result.Row.Delayed {
+			m.latency.Record(background, max(now.Sub(result.Row.Created).Seconds(), 0), m.topic(topic))
+		}
+	}
+	for topic, count := range counts {
+		for fate, counter := range map[Fate]metric.Int64Counter{Delivered: m.delivered, Retry: m.retried, Dead: m.dead, Parked: m.parked} {
+			if count[fate] > 0 {
+				counter.Add(background, count[fate], m.topic(topic))
+			}
+		}
+	}
+}
+
+// observe makes the gauges tell what health tells.
+func (m *meter) observe(health func() Health) (unregister func(), err error) {
+	registration, err := m.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		h := health()
+		to.ObserveInt64(m.lanes, int64(h.Lanes), m.destination)
+		to.ObserveInt64(m.open, int64(bit(!h.OutageSince.IsZero())), m.destination)
+		to.ObserveInt64(m.resting, int64(len(h.Resting)), m.destination)
+		if h.Observed.IsZero() {
+			return nil
+		}
+		to.ObserveFloat64(m.oldest, h.Status.OldestUnsent.Seconds())
+		for state, count := range map[string]int64{
+			"ready": h.Status.Ready, "waiting": h.Status.Waiting, "retry": h.Status.Retry, "parked": h.Status.Parked, "dead": h.Status.Dead,
+		} {
+			to.ObserveInt64(m.rows, count, metric.WithAttributes(attribute.String("state", state)))
+		}
+		return nil
+	}, m.lanes, m.open, m.resting, m.rows, m.oldest)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = registration.Unregister() }, nil
+}
+
+// startPublish begins the span of one call to the broker, linked to those of the writers.
+func (m *meter) startPublish(ctx context.Context, msgs []txmsg.Message) (context.Context, func(results []error)) {
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(
+			attribute.String("messaging.operation.type", "send"),
+			attribute.String("txmsg.destination", m.name),
+			attribute.Int("messaging.batch.message_count", len(msgs)),
+		),
+	}
+	if links := writers(msgs); len(links) > 0 {
+		options = append(options, trace.WithLinks(links...))
+	}
+	ctx, span := m.tracer.Start(ctx, "publish "+m.name, options...)
+	return ctx, func(results []error) {
+		defer span.End()
+		if !span.IsRecording() {
+			return
+		}
+		for _, err := range results {
+			if err != nil {
+				span.RecordError(err)
+				span.SetStatus(codes.Error, "a message was not stored")
+				return
+			}
+		}
+	}
+}
+
+// writers are links to the spans that published msgs, each once.
+func writers(msgs []txmsg.Message) []trace.Link {
+	propagator := otel.GetTextMapPropagator()
+	fields := propagator.Fields()
+	var links []trace.Link
+	seen := map[trace.SpanID]bool{}
+	for _, msg := range msgs {
+		if len(links) == linksMax || !carries(msg, fields) {
+			continue
+		}
+		writer := trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.MapCarrier(msg.Headers)))
+		if writer.IsValid() && !seen[writer.SpanID()] {
+			seen[writer.SpanID()] = true
+			links = append(links, trace.Link{SpanContext: writer})
+		}
+	}
+	return links
+}
+
+func carries(msg txmsg.Message, fields []string) bool {
+	for _, field := range fields {
+		if _, ok := msg.Headers[field]; ok {
+			return true
+		}
+	}
+	return false
+}

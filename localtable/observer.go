@@ -1,0 +1,87 @@
+package localtable
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// observeInterval is how old the table's numbers may be in metrics and Health.
+const observeInterval = 15 * time.Second
+
+// Health is what the relay of one process knows.
+type Health struct {
+	// Owner is this relay's name in the lanes' leases and in the log.
+	Owner string
+	// Lanes are how many it holds; none means that others relay, or that the database does not answer.
+	Lanes int
+	// OutageSince is when the broker stopped answering; zero while it answers.
+	OutageSince time.Time
+	// Resting are topics for which the broker does not answer although it does for others.
+	Resting []string
+	// BrokerError is the last answer that was none, DatabaseError the last failure to read; nil when all is well.
+	BrokerError, DatabaseError error
+	// Status is the table's, as it was at Observed.
+	Status   Status
+	Observed time.Time
+}
+
+func (r *relay[Tx]) health() Health {
+	health := Health{Owner: r.owner, Lanes: len(r.lanes.all()), DatabaseError: r.trouble.last()}
+	health.OutageSince, health.Resting, health.BrokerError = r.breaker.state()
+	health.Status, health.Observed = r.seen.get()
+	return health
+}
+
+// observation is the last status of the table.
+type observation struct {
+	mu     sync.Mutex
+	status Status
+	at     time.Time
+}
+
+func (o *observation) set(status Status) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.status, o.at = status, time.Now()
+}
+
+func (o *observation) get() (Status, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.status, o.at
+}
+
+// observer reads the table's status for metrics and Health, in every process, whoever holds the lanes.
+type observer struct {
+	store interface {
+		Status(ctx context.Context) (Status, error)
+	}
+	seen    *observation
+	trouble *trouble
+}
+
+func (r *relay[Tx]) observer() *observer {
+	return &observer{store: r.store, seen: &r.seen, trouble: newTrouble(r.log)}
+}
+
+func (o *observer) run(ctx context.Context) {
+	for wait := time.Duration(0); sleep(ctx, wait); {
+		wait = o.step(ctx)
+	}
+}
+
+func (o *observer) step(ctx context.Context) time.Duration {
+	question, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	status, err := o.store.Status(question)
+	if err != nil {
+		if ctx.Err() != nil {
+			return observeInterval
+		}
+		return max(o.trouble.failed("observe", err), time.Second)
+	}
+	o.trouble.worked()
+	o.seen.set(status)
+	return observeInterval
+}

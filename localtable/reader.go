@@ -1,0 +1,158 @@
+package localtable
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// When batches are small, one at a time lets the next one grow; a batch of few rows hardly costs, and one that takes
+// long must not hold up the other lanes.
+const (
+	few      = 4
+	patience = 10 * time.Millisecond
+)
+
+// crowd is how many times Config.BatchSize a read may grow to see past rows of topics that rest.
+const crowd = 5
+
+// databaseTimeout bounds every question to the database but the lease.
+const databaseTimeout = 15 * time.Second
+
+// reader looks for due rows and starts their batches: at once after a wake-up, else by polling; again at once when a batch
+// was full. A lane is in at most one batch at a time, so batches never hold rows of the same key.
+type reader[Tx any] struct {
+	relay   *relay[Tx]
+	done    chan report
+	trouble *trouble
+
+	under     int       // batches under way
+	due       bool      // a look is due
+	missed    bool      // lanes were busy at the last look
+	full      bool      // the last look found as much as it asked for
+	last      int       // rows of the last look
+	looked    time.Time // last
+	notBefore time.Time
+	from      int // lane that the next look begins with
+	skipped   int // rows of resting topics that the last batch held
+	alarm     *time.Timer
+}
+
+// report is what became of a batch.
+type report struct {
+	lanes                  []Lane
+	rows, changed, skipped int
+	recovered              bool // it was a probe that was answered
+}
+
+// run starts batches until ctx ends, and returns when the last has ended. work bounds them.
+func (r *reader[Tx]) run(ctx, work context.Context) {
+	poll := time.NewTicker(r.relay.cfg.PollInterval)
+	defer poll.Stop()
+	r.alarm = time.NewTimer(0)
+	defer r.alarm.Stop()
+	for ctx.Err() == nil {
+		for ctx.Err() == nil && r.due && r.mayLook() {
+			r.look(ctx, work)
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.relay.wake:
+			r.due = true
+		case <-poll.C:
+			r.due = true
+		case <-r.alarm.C:
+		case rep := <-r.done:
+			r.finish(rep)
+		}
+	}
+	for r.under > 0 {
+		r.finish(<-r.done)
+	}
+}
+
+// mayLook decides whether the look that is due is made now, and sets the alarm if time decides.
+func (r *reader[Tx]) mayLook() bool {
+	now := time.Now()
+	switch {
+	case r.under == r.relay.cfg.Concurrency:
+		return false
+	case now.Before(r.notBefore):
+		r.alarm.Reset(r.notBefore.Sub(now))
+		return false
+	case r.under == 0 || r.full || r.under == 1 && r.last <= few:
+		return true
+	case now.Sub(r.looked) < patience:
+		r.alarm.Reset(patience - now.Sub(r.looked))
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *reader[Tx]) look(ctx, work context.Context) {
+	pass, wait := r.relay.breaker.admit()
+	if wait > 0 {
+		r.notBefore = time.Now().Add(wait)
+		return
+	}
+	rows, lanes := r.read(ctx, pass)
+	if len(rows) == 0 {
+		r.relay.breaker.report(pass, answers{})
+		return
+	}
+	r.relay.lanes.take(lanes)
+	r.under++
+	b := &batch[Tx]{relay: r.relay, pass: pass, rows: rows, lanes: lanes}
+	go func() { r.done <- b.run(ctx, work) }()
+}
+
+// read returns due rows of idle lanes, and those lanes.
+func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
+	free, busy := r.relay.lanes.free(r.from)
+	r.due, r.missed, r.full = false, busy, false
+	if len(free) == 0 {
+		return nil, nil
+	}
+	limit := pass.limit + min(r.skipped, (crowd-1)*pass.limit)
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	r.looked = time.Now()
+	rows, err := r.relay.store.Read(ctx, r.relay.cfg.Destination, free, limit)
+	if err != nil {
+		if ctx.Err() != context.Canceled {
+			r.notBefore = time.Now().Add(r.trouble.failed("read", err))
+			r.due = true
+		}
+		return nil, nil
+	}
+	r.trouble.worked()
+	r.last, r.skipped = len(rows), 0
+	r.full = len(rows) >= limit
+	r.due = r.due || r.full
+	used := map[int]bool{}
+	for _, row := range rows {
+		used[row.Lane] = true
+	}
+	lanes := slices.DeleteFunc(free, func(lane Lane) bool { return !used[lane.Number] })
+	if r.full && len(lanes) > 0 {
+		r.from = lanes[len(lanes)-1].Number + 1
+	} else {
+		r.from++
+	}
+	if r.from >= Lanes {
+		r.from = 0
+	}
+	return rows, lanes
+}
+
+// finish takes a batch's report. One that changed nothing gives no reason to look again: what it found would be found again.
+func (r *reader[Tx]) finish(rep report) {
+	r.under--
+	r.relay.lanes.done(rep.lanes)
+	r.skipped = rep.skipped
+	if rep.recovered || rep.changed > 0 && r.missed {
+		r.due = true
+	}
+	r.missed = false
+}
