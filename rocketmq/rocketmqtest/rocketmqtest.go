@@ -1,12 +1,14 @@
-// Package rocketmqtest helps to test what is built on package rocketmq: topics, and the goroutines that the client
-// library leaves behind.
+// Package rocketmqtest helps to test what is built on package rocketmq: topics, an independent reader, and the goroutines
+// that the client library leaves behind.
 package rocketmqtest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -33,6 +35,51 @@ func CreateTopic(t testing.TB, nameServer, name string, queues int) {
 		missing, err := remoting.Missing(ctx, []string{nameServer}, []string{name})
 		return err == nil && len(missing) == 0
 	}, 20*time.Second, 10*time.Millisecond, "no route for topic %s", name)
+}
+
+// Read sends every message of a topic, from the oldest on, until ctx ends; then it closes the channel. It asks the broker for
+// them itself, without the client library, without a group whose progress is stored, and in each queue's order.
+func Read(ctx context.Context, t testing.TB, nameServer, topic string, queues int) <-chan *primitive.MessageExt {
+	t.Helper()
+	brokers, err := remoting.Brokers(ctx, nameServer)
+	require.NoError(t, err)
+	out := make(chan *primitive.MessageExt)
+	var group sync.WaitGroup
+	for _, broker := range brokers {
+		for queue := range queues {
+			group.Go(func() { readQueue(ctx, broker, topic, queue, out) })
+		}
+	}
+	go func() {
+		group.Wait()
+		close(out)
+	}()
+	return out
+}
+
+func readQueue(ctx context.Context, broker, topic string, queue int, out chan<- *primitive.MessageExt) {
+	group := "read-" + txmsg.NewID()
+	for offset := int64(0); ctx.Err() == nil; {
+		messages, next, err := remoting.Pull(ctx, broker, group, topic, queue, offset)
+		if err != nil { // the broker may be on its way up or down
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		for _, m := range primitive.DecodeMessage(messages) {
+			if m.Queue != nil {
+				m.Queue.Topic, m.Queue.BrokerName = topic, broker
+			}
+			select {
+			case out <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+		offset = next
+	}
 }
 
 const library = "github.com/apache/rocketmq-client-go/v2/"

@@ -17,12 +17,16 @@ import (
 
 // Codes of requests and answers (org.apache.rocketmq.remoting.protocol).
 const (
+	pullMessage          = 11
 	updateAndCreateTopic = 17
 	getRouteByTopic      = 105
 	getClusterInfo       = 106
 
-	success       = 0
-	topicNotExist = 17
+	success        = 0
+	topicNotExist  = 17
+	pullNotFound   = 19
+	pullRetry      = 20
+	pullOffsetMove = 21
 )
 
 // everyBroker is a topic that each broker has from its start.
@@ -52,16 +56,16 @@ func missingAt(ctx context.Context, nameServer string, topics []string) ([]strin
 	}
 	defer conn.Close()
 	exists := func(topic string) (bool, error) {
-		code, body, err := conn.request(getRouteByTopic, map[string]string{"topic": topic})
+		answer, err := conn.request(getRouteByTopic, map[string]string{"topic": topic})
 		switch {
 		case err != nil:
 			return false, err
-		case code == success:
+		case answer.Code == success:
 			return true, nil
-		case code == topicNotExist:
+		case answer.Code == topicNotExist:
 			return false, nil
 		default:
-			return false, fmt.Errorf("route of %s: answer %d: %s", topic, code, body)
+			return false, fmt.Errorf("route of %s: %w", topic, answer.err())
 		}
 	}
 	var missing []string
@@ -84,18 +88,9 @@ func missingAt(ctx context.Context, nameServer string, topics []string) ([]strin
 
 // CreateTopic makes a topic of so many queues on every master that the name server knows.
 func CreateTopic(ctx context.Context, nameServer, topic string, queues int) error {
-	conn, err := dial(ctx, nameServer)
+	brokers, err := Brokers(ctx, nameServer)
 	if err != nil {
 		return err
-	}
-	defer conn.Close()
-	code, body, err := conn.request(getClusterInfo, nil)
-	if err != nil {
-		return err
-	}
-	brokers := masters(string(body))
-	if code != success || len(brokers) == 0 {
-		return fmt.Errorf("cluster info: answer %d: %s", code, body)
 	}
 	for _, broker := range brokers {
 		if err := createTopicAt(ctx, broker, topic, queues); err != nil {
@@ -105,21 +100,66 @@ func CreateTopic(ctx context.Context, nameServer, topic string, queues int) erro
 	return nil
 }
 
+// Brokers returns the addresses of the masters that the name server knows. None is an error.
+func Brokers(ctx context.Context, nameServer string) ([]string, error) {
+	conn, err := dial(ctx, nameServer)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	answer, err := conn.request(getClusterInfo, nil)
+	if err != nil {
+		return nil, err
+	}
+	brokers := masters(string(answer.body))
+	if answer.Code != success || len(brokers) == 0 {
+		return nil, fmt.Errorf("cluster info: %w", answer.err())
+	}
+	return brokers, nil
+}
+
 func createTopicAt(ctx context.Context, broker, topic string, queues int) error {
 	conn, err := dial(ctx, broker)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	code, body, err := conn.request(updateAndCreateTopic, map[string]string{
+	answer, err := conn.request(updateAndCreateTopic, map[string]string{
 		"topic": topic, "defaultTopic": "TBW102", "perm": "6", "order": "false",
 		"readQueueNums": strconv.Itoa(queues), "writeQueueNums": strconv.Itoa(queues),
 		"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0",
 	})
-	if err == nil && code != success {
-		err = fmt.Errorf("create topic %s: answer %d: %s", topic, code, body)
+	if err == nil && answer.Code != success {
+		err = fmt.Errorf("create topic %s: %w", topic, answer.err())
 	}
 	return err
+}
+
+// Pull reads messages of one queue from offset on, in the broker's own form, and returns the offset to go on from. It
+// waits a while at the end of the queue, and then returns none.
+func Pull(ctx context.Context, broker, group, topic string, queue int, offset int64) (messages []byte, next int64, err error) {
+	conn, err := dial(ctx, broker)
+	if err != nil {
+		return nil, offset, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	const suspend, subscription = 2, 4
+	answer, err := conn.request(pullMessage, map[string]string{
+		"consumerGroup": group, "topic": topic, "queueId": strconv.Itoa(queue), "queueOffset": strconv.FormatInt(offset, 10),
+		"maxMsgNums": "32", "sysFlag": strconv.Itoa(suspend | subscription), "commitOffset": "0", "suspendTimeoutMillis": "2000",
+		"subscription": "*", "subVersion": "0", "expressionType": "TAG",
+	})
+	if err != nil {
+		return nil, offset, err
+	}
+	switch answer.Code {
+	case success, pullNotFound, pullRetry, pullOffsetMove:
+		next, err := strconv.ParseInt(answer.ExtFields["nextBeginOffset"], 10, 64)
+		return answer.body, next, err
+	default:
+		return nil, offset, fmt.Errorf("pull %s/%d: %w", topic, queue, answer.err())
+	}
 }
 
 // masters finds the address of each broker with id 0 in an answer whose JSON has bare numbers as keys.
@@ -170,37 +210,42 @@ type header struct {
 	ExtFields map[string]string `json:"extFields,omitempty"`
 }
 
-// request sends one request without a body and returns the code and the body of the answer, or its remark if it has no
-// body. A frame is its length, the length of its header (whose highest byte 0 means JSON), header, body.
-func (c *connection) request(code int, fields map[string]string) (int, []byte, error) {
+// answer is what came back.
+type answer struct {
+	header
+	body []byte
+}
+
+func (a *answer) err() error { return fmt.Errorf("answer %d: %s", a.Code, a.Remark) }
+
+// request sends one request without a body. A frame is its length, the length of its header (whose highest byte 0 means JSON),
+// header, body.
+func (c *connection) request(code int, fields map[string]string) (*answer, error) {
 	c.opaque++
 	text, err := json.Marshal(header{Code: code, Language: "GO", Opaque: c.opaque, ExtFields: fields})
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(text)))
 	frame = binary.BigEndian.AppendUint32(frame, uint32(len(text)))
 	if _, err := c.Write(append(frame, text...)); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	var prefix [8]byte
 	if _, err := io.ReadFull(c, prefix[:]); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	length, headerLength := binary.BigEndian.Uint32(prefix[:4]), binary.BigEndian.Uint32(prefix[4:])&0xffffff
 	if length < 4 || length > maxAnswer || headerLength > length-4 {
-		return 0, nil, fmt.Errorf("not an answer of RocketMQ: length %d", length)
+		return nil, fmt.Errorf("not an answer of RocketMQ: length %d", length)
 	}
 	rest := make([]byte, length-4)
 	if _, err := io.ReadFull(c, rest); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	var answer header
-	if err := json.Unmarshal(rest[:headerLength], &answer); err != nil {
-		return 0, nil, fmt.Errorf("not an answer of RocketMQ: %w", err)
+	read := &answer{body: rest[headerLength:]}
+	if err := json.Unmarshal(rest[:headerLength], &read.header); err != nil {
+		return nil, fmt.Errorf("not an answer of RocketMQ: %w", err)
 	}
-	if body := rest[headerLength:]; len(body) > 0 {
-		return answer.Code, body, nil
-	}
-	return answer.Code, []byte(answer.Remark), nil
+	return read, nil
 }

@@ -1,0 +1,82 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/consumer"
+	"github.com/txmsg/txmsg-go/consumer/subscribertest"
+	"github.com/txmsg/txmsg-go/integration/services"
+	"github.com/txmsg/txmsg-go/rocketmq/rocketmqtest"
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+func TestSubscriber(t *testing.T) {
+	nameServer := services.RocketMQ(t)
+	plain := newPlainProducer(t, nameServer)
+	subscriber := func(t testing.TB, group string, topics ...string) consumer.Subscriber {
+		s, err := NewSubscriber(SubscriberConfig{NameServers: []string{nameServer}, Group: group, Topics: topics})
+		require.NoError(t, err)
+		return s
+	}
+	subscribertest.Run(t, subscribertest.Harness{
+		Abilities:  subscribertest.Abilities{Order: true},
+		Topic:      func(t testing.TB) string { return rocketmqtest.Topic(t, nameServer, 4) },
+		Subscriber: subscriber,
+		Publish: func(ctx context.Context, msgs ...txmsg.Message) error {
+			for _, m := range msgs {
+				if err := plain.send(ctx, plainMessage(m)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		PublishRaw: func(ctx context.Context, topic string, body []byte, headers map[string]string) error {
+			m := primitive.NewMessage(topic, body)
+			for name, value := range headers {
+				m.WithProperty(name, value)
+			}
+			return plain.send(ctx, m)
+		},
+		Away: func(t testing.TB, group, topic string) (consumer.Subscriber, func()) {
+			proxy := services.NewProxy(t, nameServer)
+			proxy.Cut()
+			s, err := NewSubscriber(SubscriberConfig{NameServers: []string{proxy.Addr()}, Group: group, Topics: []string{topic}})
+			require.NoError(t, err)
+			return s, proxy.Restore
+		},
+	})
+}
+
+// plainProducer is a producer that is none of the product's.
+type plainProducer struct {
+	client interface {
+		SendSync(ctx context.Context, m ...*primitive.Message) (*primitive.SendResult, error)
+	}
+}
+
+func newPlainProducer(t *testing.T, nameServer string) *plainProducer {
+	client, err := producer.NewDefaultProducer(
+		producer.WithGroupName("plain-"+txmsg.NewID()), producer.WithInstanceName("plain-"+txmsg.NewID()),
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameServer})),
+		producer.WithQueueSelector(producer.NewHashQueueSelector()),
+	)
+	require.NoError(t, err)
+	require.NoError(t, client.Start())
+	t.Cleanup(func() { require.NoError(t, client.Shutdown()) })
+	return &plainProducer{client}
+}
+
+func (p *plainProducer) send(ctx context.Context, m *primitive.Message) error {
+	result, err := p.client.SendSync(ctx, m)
+	if err == nil && result.Status != primitive.SendOK {
+		err = errors.New(fmt.Sprint("send status ", result.Status))
+	}
+	return err
+}
