@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/database/sqlite"
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -85,4 +86,13 @@ func BenchmarkRelay(b *testing.B) {
 			b.ReportMetric(500*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 		})
 	}
+}
+
+// bulk writes rows n of a state at once: key is an SQL expression over i.
+func bulk(t testing.TB, db *sqlite.DB, n int, state, key string) {
+	t.Helper()
+	_, err := db.Pool().ExecContext(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO txmsg_message (destination, topic, key, body, state, delayed, holds, due_at)
+		SELECT 'd', 'orders', `+key+`, zeroblob(300), ?2, ?2 = 'waiting', ?2 = 'retry', unixepoch() * 1000 + 3600000 FROM n`, n, state)
+	require.NoError(t, err)
 }

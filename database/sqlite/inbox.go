@@ -32,7 +32,7 @@ func (db *DB) Bury(ctx context.Context, letter consumer.DeadLetter) error {
 	m, source := letter.Message, letter.Source
 	err = db.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO txmsg_dead_letter (consumer, message_id, topic, key, type, sequence,
-			headers, body, source_broker, source_topic, source_partition, source_offset, attempts, errors)
+			headers, body, broker, source_topic, partition, "offset", attempts, errors)
 			VALUES (?, ?, ?, ?, ?, ?, ?, coalesce(?, x''), ?, ?, ?, ?, ?, ?)`,
 			letter.Consumer, m.ID, m.Topic, m.Key, m.Type, m.Sequence, encodeHeaders(m.Headers), m.Body,
 			source.Broker, source.Topic, source.Partition, source.Offset, letter.Attempts, string(history))

@@ -29,10 +29,9 @@ func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (local
 			return err
 		}
 		var epoch int64
-		err = tx.QueryRowContext(ctx, `UPDATE txmsg_lane
-			SET epoch = epoch + (owner IS NOT ?1), owner = ?1, expires_at = `+now+` + ?2
-			WHERE number = ?3 AND (owner IS NULL OR owner = ?1 OR expires_at <= `+now+`) RETURNING epoch`,
-			owner, milliseconds(ttl), lane).Scan(&epoch)
+		err = tx.QueryRowContext(ctx, `UPDATE txmsg_lane SET epoch = epoch + (owner IS NOT ?1), owner = ?1
+			WHERE owner IS NULL OR owner = ?1 OR owner NOT IN (SELECT owner FROM txmsg_instance) RETURNING epoch`,
+			owner).Scan(&epoch)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -52,12 +51,12 @@ func (db *DB) Release(ctx context.Context, owner string, lanes ...localtable.Lan
 			if _, err := tx.ExecContext(ctx, `DELETE FROM txmsg_instance WHERE owner = ?`, owner); err != nil {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires_at = 0 WHERE owner = ?`, owner)
+			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL WHERE owner = ?`, owner)
 			return err
 		}
 		for _, l := range lanes {
-			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL, expires_at = 0
-				WHERE number = ? AND owner = ? AND epoch = ?`, l.Number, owner, l.Epoch)
+			_, err := tx.ExecContext(ctx, `UPDATE txmsg_lane SET owner = NULL
+				WHERE lane = ? AND owner = ? AND epoch = ?`, l.Number, owner, l.Epoch)
 			if err != nil {
 				return err
 			}
@@ -78,7 +77,7 @@ func holds(ctx context.Context, tx *sql.Tx, owner string, lanes []localtable.Lan
 			continue
 		}
 		var held bool
-		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM txmsg_lane WHERE number = ? AND owner = ? AND epoch = ?)`,
+		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM txmsg_lane WHERE lane = ? AND owner = ? AND epoch = ?)`,
 			l.Number, owner, l.Epoch).Scan(&held)
 		return held, err
 	}

@@ -35,31 +35,42 @@ func insert(entries []localtable.Entry) txmsg.Statement {
 	args := make([]any, 0, 11*len(entries))
 	for _, entry := range entries {
 		m, state := entry.Message, "ready"
+		var wait any // without a delay NULL, and so is due_at
 		if m.Delay > 0 {
-			state = "waiting"
+			state, wait = "waiting", milliseconds(m.Delay)
 		}
 		args = append(args, m.ID, entry.Destination, m.Topic, m.Key, m.Type, m.Sequence, encodeHeaders(m.Headers), m.Body,
-			state, m.Delay > 0, milliseconds(m.Delay))
+			state, m.Delay > 0, wait)
 	}
 	return txmsg.Statement{SQL: insertMessage + messageValues + strings.Repeat(", "+messageValues, len(entries)-1), Args: args}
 }
 
 // encodeHeaders returns headers as a JSON object. A map of strings always has one.
-func encodeHeaders(headers map[string]string) string {
+func encodeHeaders(headers map[string]string) any {
 	if len(headers) == 0 {
-		return "{}"
+		return nil
 	}
 	text, _ := json.Marshal(headers)
 	return string(text)
 }
 
+// decodeHeaders reads what another program may have written: a value that is no text is taken as its JSON, since an
+// error would keep back every row that is read with this one.
 func decodeHeaders(text string) (map[string]string, error) {
-	if text == "{}" {
+	var values map[string]json.RawMessage
+	if text == "" {
 		return nil, nil
 	}
-	var headers map[string]string
-	if err := json.Unmarshal([]byte(text), &headers); err != nil {
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
 		return nil, fmt.Errorf("headers: %w", err)
+	}
+	headers := make(map[string]string, len(values))
+	for name, value := range values {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
+		}
+		headers[name] = text
 	}
 	return headers, nil
 }

@@ -11,7 +11,7 @@ const (
 	pruneMessages = `DELETE FROM txmsg_delivered WHERE seq IN (
 		SELECT seq FROM txmsg_delivered WHERE delivered_at < ` + now + ` - ? ORDER BY delivered_at LIMIT ?)`
 	pruneInbox = `DELETE FROM txmsg_inbox WHERE (consumer, message_id) IN (
-		SELECT consumer, message_id FROM txmsg_inbox WHERE created_at < ` + now + ` - ? ORDER BY created_at LIMIT ?)`
+		SELECT consumer, message_id FROM txmsg_inbox WHERE seen_at < ` + now + ` - ? ORDER BY seen_at LIMIT ?)`
 )
 
 // PruneMessages implements [localtable.Store].

@@ -16,7 +16,7 @@ const readMessages = `
 WITH picked (seq) AS MATERIALIZED (
     SELECT seq FROM (
         SELECT seq, row_number() OVER () AS turn FROM (
-            SELECT seq FROM txmsg_message WHERE state IN ('retry', 'waiting') AND destination = ?1 AND due_at <= ` + now + `
+            SELECT seq FROM txmsg_message WHERE state IN ('waiting', 'retry') AND destination = ?1 AND due_at <= ` + now + `
             ORDER BY due_at LIMIT ?2)
         UNION ALL
         SELECT seq, row_number() OVER () FROM (
@@ -26,7 +26,7 @@ WITH picked (seq) AS MATERIALIZED (
 SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at,
     m.key <> '' AND NOT m.delayed AND (
         EXISTS (SELECT 1 FROM txmsg_message h
-            WHERE h.heads AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq AND h.seq NOT IN picked)
+            WHERE h.holds AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq AND h.seq NOT IN picked)
         OR EXISTS (SELECT 1 FROM txmsg_message p
             WHERE p.state = 'parked' AND p.destination = m.destination AND p.key = m.key AND p.seq < m.seq))
 FROM picked CROSS JOIN txmsg_message m ON m.seq = picked.seq
@@ -59,7 +59,7 @@ func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.L
 func scanRow(found *sql.Rows, destination string) (localtable.Row, error) {
 	row := localtable.Row{Lane: lane, Destination: destination}
 	m := &row.Message
-	var headers string
+	var headers sql.NullString
 	var created int64
 	err := found.Scan(&row.Seq, &row.Revision, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers, &m.Body,
 		&row.Delayed, &row.Attempts, &created, &row.Follower)
@@ -70,7 +70,7 @@ func scanRow(found *sql.Rows, destination string) (localtable.Row, error) {
 		m.Body = []byte{}
 	}
 	row.Created = time.UnixMilli(created)
-	if m.Headers, err = decodeHeaders(headers); err != nil {
+	if m.Headers, err = decodeHeaders(headers.String); err != nil {
 		return row, fmt.Errorf("message %s: %w", m.ID, err)
 	}
 	return row, nil

@@ -110,7 +110,7 @@ func (s *settling) fail(ctx context.Context) error {
 			}
 			defer stmt.Close()
 		}
-		holds := state == "dead" && s.settlement.DeadHolds
+		holds := state == "retry" || s.settlement.DeadHolds
 		_, err := stmt.ExecContext(ctx, result.Row.Seq, state, holds, milliseconds(result.After), s.settlement.Errors,
 			result.Class, result.Error)
 		if err != nil {

@@ -11,14 +11,14 @@ import (
 // messageStatus takes the age of a delayed row from when it fell due.
 const messageStatus = `SELECT
 	(SELECT count(*) FROM txmsg_message WHERE state = 'ready'),
-	(SELECT count(*) FROM txmsg_message WHERE state IN ('retry', 'waiting') AND state = 'waiting'),
-	(SELECT count(*) FROM txmsg_message WHERE state IN ('retry', 'waiting') AND state = 'retry'),
+	(SELECT count(*) FROM txmsg_message WHERE state IN ('waiting', 'retry') AND state = 'waiting'),
+	(SELECT count(*) FROM txmsg_message WHERE state IN ('waiting', 'retry') AND state = 'retry'),
 	(SELECT count(*) FROM txmsg_message WHERE state = 'parked'),
 	(SELECT count(*) FROM txmsg_message WHERE state = 'dead'),
 	` + now + ` - min(` + now + `,
 		coalesce((SELECT min(created_at) FROM txmsg_message WHERE state = 'ready'), 9223372036854775807),
 		coalesce((SELECT min(iif(state = 'waiting', due_at, created_at)) FROM txmsg_message
-			WHERE state IN ('retry', 'waiting') AND due_at <= ` + now + `), 9223372036854775807))`
+			WHERE state IN ('waiting', 'retry') AND due_at <= ` + now + `), 9223372036854775807))`
 
 // Status implements [localtable.Store].
 func (db *DB) Status(ctx context.Context) (localtable.Status, error) {

@@ -24,7 +24,7 @@ UPDATE txmsg_message SET state = 'ready', revision = revision + 1 WHERE seq IN (
     SELECT m.seq FROM parked CROSS JOIN txmsg_message m
     ON m.state = 'parked' AND m.destination = parked.destination AND m.key = parked.key
     AND m.seq < coalesce((
-        SELECT min(h.seq) FROM txmsg_message h WHERE h.heads AND h.destination = parked.destination AND h.key = parked.key),
+        SELECT min(h.seq) FROM txmsg_message h WHERE h.holds AND h.destination = parked.destination AND h.key = parked.key),
         9223372036854775807)
     ORDER BY m.seq LIMIT ?)`
 
