@@ -38,7 +38,7 @@ func randomFaults(t *testing.T, w *world, seed uint64) {
 	for _, p := range w.relays {
 		p.gate.open()
 	}
-	w.until(time.Hour, w.drained)
+	w.until(10*time.Minute, w.drained)
 	finished(t, w, want)
 	require.Empty(t, w.broker.violations())
 }

@@ -27,9 +27,9 @@ type reader[Tx any] struct {
 	trouble *trouble
 
 	under     int       // batches under way
-	due       bool      // a look is due
+	due       bool      // a wake-up or the poll asks for a look
+	full      bool      // the last look found as much as it asked for: there may be more
 	missed    bool      // lanes were busy at the last look
-	full      bool      // the last look found as much as it asked for
 	last      int       // rows of the last look
 	looked    time.Time // last
 	notBefore time.Time
@@ -52,7 +52,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 	r.alarm = time.NewTimer(0)
 	defer r.alarm.Stop()
 	for ctx.Err() == nil {
-		for ctx.Err() == nil && r.due && r.mayLook() {
+		for ctx.Err() == nil && (r.due || r.full) && r.mayLook() {
 			r.look(ctx, work)
 		}
 		select {
@@ -129,7 +129,6 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	r.trouble.worked()
 	r.last, r.skipped = len(rows), 0
 	r.full = len(rows) >= limit
-	r.due = r.due || r.full
 	used := map[int]bool{}
 	for _, row := range rows {
 		used[row.Lane] = true
@@ -146,12 +145,16 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	return rows, lanes
 }
 
-// finish takes a batch's report. One that changed nothing gives no reason to look again: what it found would be found again.
+// finish takes a batch's report. One that changed nothing gives no reason to look again before the next poll: what it found
+// would be found again.
 func (r *reader[Tx]) finish(rep report) {
 	r.under--
 	r.relay.lanes.done(rep.lanes)
 	r.skipped = rep.skipped
-	if rep.recovered || rep.changed > 0 && r.missed {
+	switch {
+	case rep.changed == 0:
+		r.full = false
+	case rep.recovered || r.missed:
 		r.due = true
 	}
 	r.missed = false
