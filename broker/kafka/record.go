@@ -1,6 +1,11 @@
 package kafka
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -32,4 +37,29 @@ func overhead(m txmsg.Message) int {
 		ownHeaders   = 4
 	)
 	return batchHeader + recordFields + headerFields*(len(m.Headers)+ownHeaders)
+}
+
+// toDelivery reads a record, also one that another program wrote: its key is then the message's, if it is text.
+func toDelivery(record *kgo.Record) txmsg.Delivery {
+	headers := make(map[string]string, len(record.Headers))
+	for _, header := range record.Headers {
+		headers[header.Key] = string(header.Value)
+	}
+	m, err := txmsg.FromWire(record.Topic, record.Value, headers, foreignID(record))
+	if m.Key == "" && len(record.Key) <= txmsg.MaxKeyBytes && utf8.Valid(record.Key) {
+		m.Key = string(record.Key)
+	}
+	return txmsg.Delivery{
+		Message:   m,
+		Malformed: err,
+		Source: txmsg.Source{
+			Broker: "kafka", Topic: record.Topic, Partition: strconv.Itoa(int(record.Partition)), Offset: record.Offset,
+		},
+	}
+}
+
+// foreignID makes an ID of a record's place; the time tells places of a topic that was deleted and made again apart.
+func foreignID(record *kgo.Record) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%d/%d", record.Topic, record.Partition, record.Offset, record.Timestamp.UnixMilli()))
+	return fmt.Sprintf("kafka-%x", sum[:16])
 }
