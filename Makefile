@@ -1,5 +1,4 @@
 SERVICES = go run ./integration/services/cmd/services
-CHECK    = go run ./demo/cmd/check
 
 .DEFAULT_GOAL := help
 
@@ -24,7 +23,7 @@ demo: ## order and payment service with SQLite and an embedded NATS, page on htt
 	go run ./demo/cmd/demo
 
 demo-check: ## place orders in the demo and compare three sources; BACKEND=rocketmq or localtable/kafka, SABOTAGE=drop or invent
-	$(CHECK) $(if $(BACKEND),-backend $(BACKEND)) $(if $(SABOTAGE),-sabotage $(SABOTAGE))
+	./demo/check.sh "$(BACKEND)" "$(SABOTAGE)"
 
 crash: ## kill the process at every named point of the protocols, 20 rounds a point
 	./integration/crash.sh 20

@@ -41,7 +41,7 @@ func setup(t *testing.T) bundle {
 	require.NoError(t, db.Migrate(t.Context()))
 	messenger, err := localtable.New(db, shelf{}, localtable.Config{})
 	require.NoError(t, err)
-	service, err := New(t.Context(), sqldb.SQLite{DB: db.Pool()}, messenger)
+	service, err := New(t.Context(), sqldb.SQLite{DB: db.Pool()}, messenger, "orders")
 	require.NoError(t, err)
 	server := httptest.NewServer(NewAPI(service, slog.New(slog.DiscardHandler)))
 	t.Cleanup(server.Close)

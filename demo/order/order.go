@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// Topics that the service publishes to and reads from.
-const (
-	Topic        = "orders"
-	PaymentTopic = "payments"
-)
-
 // Types of the messages that the service publishes. Their body is an [Order] as JSON.
 const (
 	TypeCreated   = "order.created"

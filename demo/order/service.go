@@ -16,10 +16,11 @@ type Service[Tx any] struct {
 	db        sqldb.DB[Tx]
 	messenger txmsg.Messenger[Tx]
 	guard     *consumer.Guard
+	topic     string
 }
 
-// New returns a service whose table is there.
-func New[Tx any](ctx context.Context, db sqldb.DB[Tx], messenger txmsg.Messenger[Tx]) (*Service[Tx], error) {
+// New returns a service that announces its orders in topic. It makes its table.
+func New[Tx any](ctx context.Context, db sqldb.DB[Tx], messenger txmsg.Messenger[Tx], topic string) (*Service[Tx], error) {
 	if err := db.Create(ctx, ddl); err != nil {
 		return nil, fmt.Errorf("order: create table: %w", err)
 	}
@@ -27,7 +28,7 @@ func New[Tx any](ctx context.Context, db sqldb.DB[Tx], messenger txmsg.Messenger
 	if err != nil {
 		return nil, err
 	}
-	return &Service[Tx]{db: db, messenger: messenger, guard: guard}, nil
+	return &Service[Tx]{db: db, messenger: messenger, guard: guard, topic: topic}, nil
 }
 
 // Place saves an order and announces it, both or neither. The same key again returns the order of the first time and
@@ -50,7 +51,7 @@ func (s *Service[Tx]) Place(ctx context.Context, key string, request Request) (p
 		if err != nil {
 			return err
 		}
-		return announce(ctx, out, TypeCreated, placed)
+		return s.announce(ctx, out, TypeCreated, placed)
 	})
 	if s.db.Duplicate(err) { // the same key at the same time: the other one won
 		fresh = false
@@ -85,7 +86,7 @@ func (s *Service[Tx]) Cancel(ctx context.Context, id string) (Order, error) {
 		}
 		switch passage {
 		case consumer.Moved:
-			return announce(ctx, out, TypeCancelled, cancelled)
+			return s.announce(ctx, out, TypeCancelled, cancelled)
 		case consumer.Duplicate:
 			return nil
 		default:
@@ -110,6 +111,11 @@ func (s *Service[Tx]) Get(ctx context.Context, id string) (Order, error) {
 // List returns the newest orders, at most limit.
 func (s *Service[Tx]) List(ctx context.Context, limit int) ([]Order, error) {
 	return s.read(ctx, "ORDER BY created DESC, id DESC LIMIT $1", limit)
+}
+
+// All returns every order, the newest first.
+func (s *Service[Tx]) All(ctx context.Context) ([]Order, error) {
+	return s.read(ctx, "ORDER BY created DESC, id DESC")
 }
 
 // Counts returns the number of orders by state.
@@ -149,10 +155,10 @@ func (s *Service[Tx]) find(ctx context.Context, tx Tx, column, value string, int
 	return found, err
 }
 
-func announce(ctx context.Context, out txmsg.Publisher, event string, o Order) error {
+func (s *Service[Tx]) announce(ctx context.Context, out txmsg.Publisher, event string, o Order) error {
 	body, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	return out.Publish(ctx, txmsg.Message{Topic: Topic, Key: o.ID, Type: event, Sequence: o.Version, Body: body})
+	return out.Publish(ctx, txmsg.Message{Topic: s.topic, Key: o.ID, Type: event, Sequence: o.Version, Body: body})
 }

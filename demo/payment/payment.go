@@ -7,17 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/txmsg/txmsg-go/consumer"
 	"github.com/txmsg/txmsg-go/demo/sqldb"
 	"github.com/txmsg/txmsg-go/txmsg"
-)
-
-// Topics that the service publishes to and reads from.
-const (
-	Topic      = "payments"
-	OrderTopic = "orders"
 )
 
 // State of a payment.
@@ -61,14 +54,15 @@ const tries = 3
 type Service[Tx any] struct {
 	db       sqldb.DB[Tx]
 	provider *Provider
+	topic    string
 }
 
-// New returns a service whose table is there.
-func New[Tx any](ctx context.Context, db sqldb.DB[Tx], provider *Provider) (*Service[Tx], error) {
+// New returns a service that announces its payments in topic. It makes its table.
+func New[Tx any](ctx context.Context, db sqldb.DB[Tx], provider *Provider, topic string) (*Service[Tx], error) {
 	if err := db.Create(ctx, ddl); err != nil {
 		return nil, fmt.Errorf("payment: create table: %w", err)
 	}
-	return &Service[Tx]{db: db, provider: provider}, nil
+	return &Service[Tx]{db: db, provider: provider, topic: topic}, nil
 }
 
 // Handle applies one message of the order service: the payment's row and what is announced of it are one act. Creation
@@ -127,7 +121,7 @@ func (s *Service[Tx]) refund(ctx context.Context, tx Tx, out txmsg.Publisher, p 
 	}
 	s.provider.Void(p.OrderID)
 	p.State, p.Version = Refunded, p.Version+1
-	return announce(ctx, out, p)
+	return s.announce(ctx, out, p)
 }
 
 func (s *Service[Tx]) insert(ctx context.Context, tx Tx, out txmsg.Publisher, p Payment) error {
@@ -136,7 +130,7 @@ func (s *Service[Tx]) insert(ctx context.Context, tx Tx, out txmsg.Publisher, p 
 	if err != nil {
 		return err
 	}
-	return announce(ctx, out, p)
+	return s.announce(ctx, out, p)
 }
 
 // All returns every payment by its order's ID.
@@ -153,15 +147,12 @@ func (s *Service[Tx]) All(ctx context.Context) (map[string]Payment, error) {
 	return payments, err
 }
 
-func announce(ctx context.Context, out txmsg.Publisher, p Payment) error {
+func (s *Service[Tx]) announce(ctx context.Context, out txmsg.Publisher, p Payment) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	return out.Publish(ctx, txmsg.Message{
-		Topic: Topic, Key: p.OrderID, Type: "payment." + string(p.State), Sequence: p.Version, Body: body,
+		Topic: s.topic, Key: p.OrderID, Type: "payment." + string(p.State), Sequence: p.Version, Body: body,
 	})
 }
-
-// ProviderTimeout is how long the demo's provider leaves a call unanswered.
-const ProviderTimeout = 20 * time.Millisecond

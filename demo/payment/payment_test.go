@@ -51,7 +51,7 @@ func TestEventsInAnyOrder(t *testing.T) {
 			messenger, err := localtable.New(db, shelf{}, localtable.Config{})
 			require.NoError(t, err)
 			provider := NewProvider(time.Millisecond)
-			service, err := New(t.Context(), sqldb.SQLite{DB: db.Pool()}, provider)
+			service, err := New(t.Context(), sqldb.SQLite{DB: db.Pool()}, provider, "payments")
 			require.NoError(t, err)
 
 			for _, event := range row.events {
