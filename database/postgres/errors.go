@@ -13,13 +13,13 @@ import (
 
 // SQLSTATE codes that decide something here.
 const (
-	serializationFailure  = "40001"
-	deadlockDetected      = "40P01"
-	uniqueViolation       = "23505"
-	checkViolation        = "23514"
-	lockNotAvailable      = "55P03"
-	duplicateTable        = "42P07"
-	undefinedTable        = "42P01"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	uniqueViolation      = "23505"
+	checkViolation       = "23514"
+	lockNotAvailable     = "55P03"
+	duplicateTable       = "42P07"
+	undefinedTable       = "42P01"
 )
 
 // sqlState returns the code of the server's error in err, or "".

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,14 +41,14 @@ func (db *DB) Insert(entries []localtable.Entry) []txmsg.Statement {
 	n := len(entries)
 	destinations, ids, topics, keys, types := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	sequences, delays := make([]*int64, n), make([]int64, n)
-	maps, bodies := make([]map[string]string, n), make([][]byte, n)
+	objects, bodies := make([]*string, n), make([][]byte, n)
 	for i, entry := range entries {
 		m := entry.Message
 		destinations[i], ids[i], topics[i], keys[i], types[i] = entry.Destination, m.ID, m.Topic, m.Key, m.Type
-		sequences[i], maps[i], bodies[i], delays[i] = sequence(m), headers(m), body(m), microseconds(m.Delay)
+		sequences[i], objects[i], bodies[i], delays[i] = sequence(m), headers(m), body(m), microseconds(m.Delay)
 	}
 	return []txmsg.Statement{{SQL: db.sql(insertManySQL), Args: []any{
-		destinations, ids, topics, keys, types, sequences, maps, bodies, delays,
+		destinations, ids, topics, keys, types, sequences, objects, bodies, delays,
 	}}}
 }
 
@@ -59,12 +60,13 @@ func sequence(m txmsg.Message) *int64 {
 	return &m.Sequence
 }
 
-// headers is null when there are none.
-func headers(m txmsg.Message) map[string]string {
+// headers is null when there are none. It is text, which every mode of pgx can send.
+func headers(m txmsg.Message) *string {
 	if len(m.Headers) == 0 {
 		return nil
 	}
-	return m.Headers
+	object, _ := json.Marshal(m.Headers) // a map of texts has no error
+	return new(string(object))
 }
 
 func body(m txmsg.Message) []byte {

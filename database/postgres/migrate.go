@@ -44,6 +44,9 @@ func (db *DB) migrate(ctx context.Context) (err error) {
 	if err := db.inspect(ctx, conns); err != nil {
 		return err
 	}
+	if err := db.createSchema(ctx, conns); err != nil {
+		return err
+	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, conns, files,
 		goose.WithTableName(migrationTable), goose.WithSessionLocker(migrationLock{schema: db.schema}),
 		goose.WithDisableGlobalRegistry(true))
@@ -91,6 +94,25 @@ func (db *DB) inspect(ctx context.Context, conns *sql.DB) error {
 	return nil
 }
 
+// createSchema makes the schema that is configured. IF NOT EXISTS alone fails when two do it at once.
+func (db *DB) createSchema(ctx context.Context, conns *sql.DB) error {
+	if db.schema == "" {
+		return nil
+	}
+	tx, err := conns.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(`+lockKeySQL+`)`, db.schema); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{db.schema}.Sanitize()); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // migrationLock makes instances wait for each other. It is a lock of the session, on the schema that the tables are in.
 type migrationLock struct{ schema string }
 
@@ -100,11 +122,7 @@ func (l migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock(`+lockKeySQL+`)`, l.schema); err != nil {
 		return fmt.Errorf("wait for other instances: %w", err)
 	}
-	if l.schema == "" {
-		return nil
-	}
-	_, err := conn.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{l.schema}.Sanitize())
-	return err
+	return nil
 }
 
 func (l migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	partitionPrefix  = "txmsg_delivered_"
-	partitionDay     = "20060102"
-	partitionsAhead  = 2
+	partitionPrefix = "txmsg_delivered_"
+	partitionDay    = "20060102"
+	partitionsAhead = 2
 
 	partitionsSQL = `SELECT c.relname, date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC')
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'txmsg_delivered'::regclass ORDER BY c.relname`

@@ -57,14 +57,16 @@ WHERE m.destination = f.destination AND m.state = f.state AND m.lane = f.lane AN
         CROSS JOIN LATERAL (` + freeSQL + ` LIMIT $6) n
 )
 UPDATE txmsg_message m SET state = 'ready', revision = m.revision + 1 FROM next n
-WHERE m.destination = n.destination AND m.state = 'parked' AND m.lane = n.lane AND m.seq = n.seq`
+WHERE ` + freeIs
 
 	// freeSQL are the parked rows of key k before which nothing has failed, in order.
-	freeSQL = `SELECT p.destination, p.lane, p.seq FROM txmsg_message p
+	freeSQL = `SELECT p.lane, p.destination, p.key, p.seq FROM txmsg_message p
         WHERE p.lane = k.lane AND p.destination = k.destination AND p.key = k.key AND p.state = 'parked'
             AND p.seq < coalesce((SELECT min(f.seq) FROM txmsg_message f
                 WHERE f.destination = k.destination AND f.key = k.key AND f.holds), 9223372036854775807)
         ORDER BY p.seq`
+	// freeIs names the whole entry of the index over parked rows, which the planner may take for this.
+	freeIs = `m.destination = n.destination AND m.state = 'parked' AND m.lane = n.lane AND m.key = n.key AND m.seq = n.seq`
 )
 
 // Settle implements [localtable.Store].

@@ -30,7 +30,7 @@ WITH RECURSIVE k (lane, destination, key) AS (
     SELECT n.* FROM k CROSS JOIN LATERAL (` + freeSQL + ` LIMIT $4) n LIMIT $4
 )
 UPDATE txmsg_message m SET state = 'ready', revision = m.revision + 1 FROM next n
-WHERE m.destination = n.destination AND m.state = 'parked' AND m.lane = n.lane AND m.seq = n.seq`
+WHERE ` + freeIs
 
 // Sweep implements [localtable.Store].
 func (db *DB) Sweep(ctx context.Context, owner string, lanes []localtable.Lane, limit int) (int, error) {

@@ -104,6 +104,8 @@ func (t *transaction) commit(ctx context.Context, along []txmsg.Statement) error
 		err = closed
 	}
 	switch {
+	case err != nil && t.open():
+		return fmt.Errorf("postgres: commit: %w", err)
 	case err != nil:
 		return commitError(err)
 	case tag != "COMMIT":
@@ -111,6 +113,13 @@ func (t *transaction) commit(ctx context.Context, along []txmsg.Statement) error
 	default:
 		return nil
 	}
+}
+
+// open reports whether the server has said last that the transaction is open, and owes no answer: then COMMIT either failed
+// or was never sent.
+func (t *transaction) open() bool {
+	conn := t.conn.Conn()
+	return !conn.IsClosed() && !conn.PgConn().IsBusy() && conn.PgConn().TxStatus() != 'I'
 }
 
 // Rollback implements [txmsg.Transaction].
@@ -124,21 +133,20 @@ func (t *transaction) Rollback(ctx context.Context) error {
 // abandon rolls back what is still open and gives the connection back. One that cannot be rolled back is closed by the
 // pool, and the server rolls back when it sees that.
 func (t *transaction) abandon(ctx context.Context) {
-	conn := t.conn.Conn()
-	if !conn.IsClosed() && !conn.PgConn().IsBusy() && conn.PgConn().TxStatus() != 'I' {
-		if _, err := conn.Exec(ctx, "rollback"); err != nil {
+	if t.open() {
+		if _, err := t.conn.Exec(ctx, "rollback"); err != nil {
 			t.db.logger.DebugContext(ctx, "rollback", "error", err)
 		}
 	}
 	t.conn.Release()
 }
 
-// destroy closes the connection instead of giving it back: nobody knows what it is still to receive.
+// destroy closes the connection instead of giving it back: nobody knows what it is still to receive. It is taken out of
+// the pool, which would hold its place until the server, which may be gone, has answered the goodbye.
 func (t *transaction) destroy() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = t.conn.Conn().Close(ctx) // the outcome is asked for elsewhere
-	t.conn.Release()
+	_ = t.conn.Hijack().Close(ctx) // the outcome is asked for elsewhere
 }
 
 // start sends BEGIN unless it was sent.
@@ -146,16 +154,16 @@ func (t *transaction) start(ctx context.Context) error {
 	if t.tx != nil {
 		return nil
 	}
-	results, err := t.open(ctx, nil)
+	results, err := t.send(ctx, nil)
 	if err != nil {
 		return err
 	}
 	return results.Close()
 }
 
-// open sends BEGIN, the question for the transaction's id, and statements in one round trip, and reads the answers to the
+// send sends BEGIN, the question for the transaction's id, and statements in one round trip, and reads the answers to the
 // first two. The results that it returns are those of statements.
-func (t *transaction) open(ctx context.Context, statements []*pgx.QueuedQuery) (pgx.BatchResults, error) {
+func (t *transaction) send(ctx context.Context, statements []*pgx.QueuedQuery) (pgx.BatchResults, error) {
 	batch := &pgx.Batch{}
 	batch.BeginTx(t.db.begin)
 	if t.db.idle == "" {
@@ -183,7 +191,7 @@ func (t *transaction) ride(ctx context.Context, statements ...*pgx.QueuedQuery) 
 	if t.conn.Conn().Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		return nil, false, nil
 	}
-	results, err = t.open(ctx, statements)
+	results, err = t.send(ctx, statements)
 	if err != nil && t.tx == nil && !t.conn.Conn().IsClosed() && t.conn.Conn().PgConn().TxStatus() == 'I' {
 		return nil, false, nil
 	}

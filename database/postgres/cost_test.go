@@ -1,0 +1,225 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/database/postgres"
+	"github.com/txmsg/txmsg-go/localtable"
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// node is a node of an executed plan.
+type node struct {
+	Type      string `json:"Node Type"`
+	Relation  string `json:"Relation Name"`
+	Index     string `json:"Index Name"`
+	Loops     int    `json:"Actual Loops"`
+	Hit       int    `json:"Shared Hit Blocks"`
+	Read      int    `json:"Shared Read Blocks"`
+	Filtered  int    `json:"Rows Removed by Filter"`
+	Condition string `json:"Index Cond"`
+	Plans     []node `json:"Plans"`
+}
+
+func (n node) each(f func(node)) {
+	f(n)
+	for _, child := range n.Plans {
+		child.each(f)
+	}
+}
+
+// explain runs sql as the store does, with a plan that is made before its parameters are known, and returns the plan.
+func explain(t *testing.T, b bundle, sql string, args ...any) node {
+	t.Helper()
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
+	_, err = tx.Exec(t.Context(), postgres.PlanSQL)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`)
+	require.NoError(t, err)
+	var text string
+	require.NoError(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&text))
+	var plans []struct{ Plan node }
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	plans[0].Plan.each(func(n node) {
+		if strings.HasPrefix(n.Relation, "txmsg_message") {
+			require.Contains(t, []string{"Index Scan", "Index Only Scan", "ModifyTable"}, n.Type, "%s of %s", n.Type, n.Relation)
+			require.Zero(t, n.Filtered, "rows were read in vain by %s: %s", n.Index, n.Condition)
+		}
+	})
+	return plans[0].Plan
+}
+
+func buffers(plan node) int { return plan.Hit + plan.Read }
+
+// explainRead reads a batch of 500 rows as a relay that holds all lanes.
+func explainRead(t *testing.T, b bundle) node {
+	t.Helper()
+	lanes := make([]int16, localtable.Lanes)
+	for i := range lanes {
+		lanes[i] = int16(i)
+	}
+	return explain(t, b, postgres.ReadSQL, "test", lanes, 500, 8)
+}
+
+// fill writes count rows in a state, of the keys key0 and so on, so many of them.
+func fill(t *testing.T, b bundle, count, keys int, state string, key ...string) {
+	t.Helper()
+	b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body, state, due_at, delayed, holds)
+		SELECT 'test', 'orders', $4 || (i % $2), decode(repeat('ab', 300), 'hex'), $3, clock_timestamp() + interval '1 day', $3 = 'waiting', $3 IN ('retry', 'dead')
+		FROM generate_series(1, $1) i`, count, keys, state, strings.Join(append(key, state)[:1], ""))
+}
+
+// The planner's statistics are those of a table that was empty: a backlog grows faster than they are renewed.
+func TestReadCost(t *testing.T) {
+	const backlog = 100_000
+	t.Run("C65 does not depend on the length of the backlog", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fill(t, b, 1000, 1000, "ready")
+		b.exec(t, `VACUUM ANALYZE txmsg_message`)
+		small := buffers(explainRead(t, b))
+		fill(t, b, backlog, 5000, "ready")
+		for _, analyze := range []bool{false, true} {
+			if analyze {
+				b.exec(t, `VACUUM ANALYZE txmsg_message`)
+			}
+			large := buffers(explainRead(t, b))
+			t.Logf("buffers with 1000 rows %d, with %d rows %d", small, backlog, large)
+			require.Less(t, large, 2*small)
+		}
+	})
+
+	t.Run("C65 does not depend on rows that wait, are parked or dead, or were delivered", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fill(t, b, 1000, 1000, "ready")
+		b.exec(t, `VACUUM ANALYZE txmsg_message`)
+		before := buffers(explainRead(t, b))
+		for _, state := range []string{"waiting", "parked", "dead", "retry"} {
+			fill(t, b, backlog/4, 1000, state)
+		}
+		b.exec(t, `INSERT INTO txmsg_delivered (seq, created_at, attempts, destination, id, topic, key, type, body)
+			SELECT i, clock_timestamp(), 0, 'test', i::text, 'orders', '', '', 'x' FROM generate_series(1, $1::int) i`, backlog)
+		after := buffers(explainRead(t, b))
+		t.Logf("buffers before %d, after %d", before, after)
+		require.Less(t, after, before+6*1000, "a few looks at each row's key") // two small indexes of three levels
+	})
+
+	t.Run("C67 does not depend on the rows of a stuck key", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fill(t, b, 1000, 1000, "ready")
+		fill(t, b, 1, 1, "retry", "stuck")
+		fill(t, b, 1000, 1, "parked", "stuck")
+		b.exec(t, `VACUUM ANALYZE txmsg_message`)
+		small := buffers(explainRead(t, b))
+		fill(t, b, backlog, 1, "parked", "stuck")
+		large := buffers(explainRead(t, b))
+		t.Logf("buffers with 1000 rows behind the head %d, with %d rows %d", small, backlog, large)
+		require.Less(t, large, 2*small)
+
+		// Nor does the question whether to park: a hundred new rows of the stuck key, in front of all the others.
+		b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
+		cost := buffers(explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE state = 'ready' AND key = 'stuck0'`)...))
+		t.Logf("buffers to park 100 rows %d", cost)
+		require.Less(t, cost, 100*40)
+
+		// Nor does a sweep, which finds nothing to free.
+		cost = buffers(explain(t, b, postgres.SweepSQL, sweeping(t, b)...))
+		t.Logf("buffers to sweep %d", cost)
+		require.Less(t, cost, 1000)
+	})
+
+	t.Run("C65 a settlement looks at its own rows only", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fill(t, b, 100, 100, "ready")
+		b.exec(t, `VACUUM ANALYZE txmsg_message`)
+		fill(t, b, backlog, 5000, "ready")
+		cost := buffers(explain(t, b, postgres.DeleteSQL, settling(t, b, `WHERE state = 'ready' ORDER BY seq LIMIT 500`)...))
+		t.Logf("buffers to delete 500 rows %d", cost)
+		require.Less(t, cost, 500*12)
+	})
+}
+
+// settling returns the parameters of a settlement of the rows that where chooses.
+func settling(t *testing.T, b bundle, where string) []any {
+	t.Helper()
+	args := sweeping(t, b)
+	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, state, seq, revision
+		FROM txmsg_message m `+where)
+	require.NoError(t, err)
+	var lanes []int16
+	var epochs, seqs, revisions []int64
+	var destinations, states []string
+	var lane int16
+	var epoch, seq, revision int64
+	var destination, state string
+	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch, &destination, &state, &seq, &revision}, func() error {
+		lanes, epochs, seqs, revisions = append(lanes, lane), append(epochs, epoch), append(seqs, seq), append(revisions, revision)
+		destinations, states = append(destinations, destination), append(states, state)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, lanes)
+	return []any{args[0], lanes, epochs, destinations, states, seqs, revisions}
+}
+
+// sweeping returns the parameters of a sweep of all lanes.
+func sweeping(t *testing.T, b bundle) []any {
+	t.Helper()
+	lease, err := b.Lease(t.Context(), "first", 1<<40)
+	require.NoError(t, err)
+	var numbers []int16
+	var epochs []int64
+	for _, lane := range lease.Lanes {
+		numbers, epochs = append(numbers, int16(lane.Number)), append(epochs, lane.Epoch)
+	}
+	return []any{"first", numbers, epochs, 1000}
+}
+
+// A hand-written table of id, key, topic, body and time, with one index, is the measure for the log that a message of this size
+// costs, written and delivered. A business row and its commit cost about as much again as is added to both.
+func TestLogBytes(t *testing.T) {
+	t.Parallel()
+	const (
+		messages = 2000
+		business = 277
+	)
+	b := setup(t)
+	b.exec(t, `CREATE TABLE hand (id bigserial PRIMARY KEY, msg_key text NOT NULL, topic text NOT NULL, payload bytea NOT NULL, created_at timestamptz NOT NULL DEFAULT now())`)
+	bytes := func(sql string, args ...any) float64 {
+		var text string
+		require.NoError(t, b.pool.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+sql, args...).Scan(&text))
+		var plans []struct {
+			Plan struct {
+				Bytes float64 `json:"WAL Bytes"`
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &plans))
+		return plans[0].Plan.Bytes / messages
+	}
+	body := []byte(strings.Repeat("x", 326))
+	hand := bytes(`INSERT INTO hand (msg_key, topic, payload) SELECT 'order-' || lpad(i::text, 6, '0'), 'orders', $1 FROM generate_series(1, $2::int) i`, body, messages)
+	hand += bytes(`DELETE FROM hand`)
+
+	var entries []localtable.Entry
+	for i := range messages {
+		entries = append(entries, localtable.Entry{Destination: "default", Message: txmsg.Message{
+			ID: txmsg.NewID(), Topic: "orders", Key: fmt.Sprintf("order-%06d", i), Body: body,
+		}})
+	}
+	write := b.Insert(entries)[0]
+	ours := bytes(write.SQL, write.Args...)
+	ours += bytes(postgres.DeleteSQL, settling(t, b, "")...)
+	t.Logf("bytes of log for a message: hand-written %.0f, ours %.0f", hand, ours)
+	require.Less(t, (ours+business)/(hand+business), 1.2)
+}
