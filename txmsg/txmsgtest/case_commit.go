@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func commitCases[Tx any]() []testCase[Tx] {
 			name:  "C12 an unclear COMMIT is never a false answer",
 			needs: func(h Hooks[Tx]) bool { return len(h.UnclearCommits) > 0 },
 			run: func(t *testing.T, w *world[Tx]) {
-				eachFault(t, w, func(t *testing.T, w *world[Tx], fault Fault) {
+				eachFault(t, w, func(t *testing.T, w *world[Tx], fault Fault[Tx]) {
 					testUnclear(t.Context(), t, w, fault, func() {})
 				})
 			},
@@ -37,7 +38,7 @@ func commitCases[Tx any]() []testCase[Tx] {
 			name:  "C12 a context that ends during COMMIT does not make it a false answer",
 			needs: func(h Hooks[Tx]) bool { return len(h.UnclearCommits) > 0 },
 			run: func(t *testing.T, w *world[Tx]) {
-				eachFault(t, w, func(t *testing.T, w *world[Tx], fault Fault) {
+				eachFault(t, w, func(t *testing.T, w *world[Tx], fault Fault[Tx]) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					testUnclear(ctx, t, w, fault, cancel)
@@ -79,7 +80,7 @@ func testSwallowedError[Tx any](t *testing.T, w *world[Tx]) {
 }
 
 // eachFault runs test with every fault, in a world of its own but the first.
-func eachFault[Tx any](t *testing.T, w *world[Tx], test func(t *testing.T, w *world[Tx], fault Fault)) {
+func eachFault[Tx any](t *testing.T, w *world[Tx], test func(t *testing.T, w *world[Tx], fault Fault[Tx])) {
 	for i, fault := range w.UnclearCommits {
 		t.Run(fault.Name, func(t *testing.T) {
 			if i > 0 {
@@ -92,29 +93,27 @@ func eachFault[Tx any](t *testing.T, w *world[Tx], test func(t *testing.T, w *wo
 
 // testUnclear commits under fault and compares what Transact said with what became of it. during runs when the COMMIT has met
 // the fault.
-func testUnclear[Tx any](ctx context.Context, t *testing.T, w *world[Tx], fault Fault, during func()) {
+func testUnclear[Tx any](ctx context.Context, t *testing.T, w *world[Tx], fault Fault[Tx], during func()) {
 	before := w.message("before the fault")
 	w.commit(t, before)
-	var mu sync.Mutex
-	var hits, runs int
-	stop := sync.OnceFunc(fault.Start(t, func() {
-		mu.Lock()
-		hits++
-		mu.Unlock()
-		during()
-	}))
-	defer stop()
+	var hits atomic.Int64
+	runs, stop := 0, func() {}
+	defer func() { stop() }()
 	msgs := []txmsg.Message{w.message("unclear"), w.message("unclear")}
 	err := w.messenger.Transact(ctx, func(ctx context.Context, tx Tx, out txmsg.Publisher) error {
-		mu.Lock()
-		runs++
-		mu.Unlock()
-		return w.write(ctx, tx, out, msgs...)
+		if err := w.write(ctx, tx, out, msgs...); err != nil {
+			return err
+		}
+		if runs++; runs == 1 {
+			stop = sync.OnceFunc(fault.Start(t, tx, func() {
+				hits.Add(1)
+				during()
+			}))
+		}
+		return nil
 	})
 	stop()
-	mu.Lock()
-	defer mu.Unlock()
-	require.Positive(t, hits, "no COMMIT met the fault: the case shows nothing")
+	require.Positive(t, hits.Load(), "no COMMIT met the fault: the case shows nothing")
 	require.Equal(t, 1, runs, "runs of the callback: an unclear COMMIT must not be tried again")
 
 	outcome := map[string]error{before.ID: nil}

@@ -90,7 +90,7 @@ type Hooks[Tx any] struct {
 	FailCommit func(ctx context.Context, tx Tx) error
 
 	// UnclearCommits are the ways in which the answer to a COMMIT can be lost.
-	UnclearCommits []Fault
+	UnclearCommits []Fault[Tx]
 
 	// Redeliver makes the messages that are committed from now on be received at least twice.
 	Redeliver func(t *testing.T)
@@ -100,13 +100,15 @@ type Hooks[Tx any] struct {
 }
 
 // Fault is one way in which a COMMIT goes wrong on its way to the database and back.
-type Fault struct {
+type Fault[Tx any] struct {
 	Name string
 	// Committed tells whether the COMMIT takes effect.
 	Committed bool
-	// Start begins the fault for the connections of messengers opened before and later; stop ends it. hit is called whenever a
-	// COMMIT has met it: after it took effect, and before Transact could know.
-	Start func(t *testing.T, hit func()) (stop func())
+	// Start begins the fault on the connection of tx; stop ends it. The suite calls Start as the last act of a callback, so that
+	// COMMIT is what comes next on that connection, and stop when Transact has returned, both from the test's goroutine.
+	// hit must be called when the COMMIT has met the fault: it shows that the case is not empty, and ends a context
+	// during COMMIT. It comes when the COMMIT has taken effect, or never will, and before Transact can know.
+	Start func(t *testing.T, tx Tx, hit func()) (stop func())
 }
 
 func (h *Harness[Tx]) setDefaults() {

@@ -178,8 +178,8 @@ func memoryBundle(f faults) Bundle[*Tx] {
 }
 
 func memoryHooks(world *memoryWorld, open func(txmsg.Database[*Tx]) *broken, own *database) Hooks[*Tx] {
-	unclear := func(name string, fault commitFault) Fault {
-		return Fault{Name: name, Committed: fault.committed, Start: func(_ *testing.T, hit func()) func() {
+	unclear := func(name string, fault commitFault) Fault[*Tx] {
+		return Fault[*Tx]{Name: name, Committed: fault.committed, Start: func(_ *testing.T, _ *Tx, hit func()) func() {
 			fault.hit = hit
 			return world.set(&fault)
 		}}
@@ -193,7 +193,7 @@ func memoryHooks(world *memoryWorld, open func(txmsg.Database[*Tx]) *broken, own
 		},
 		FailStatement: func(context.Context, *Tx) error { return errors.New("syntax") },
 		FailCommit:    func(_ context.Context, tx *Tx) error { return tx.Put("fail commit", "yes") },
-		UnclearCommits: []Fault{
+		UnclearCommits: []Fault[*Tx]{
 			unclear("the reply is lost and the database can say", commitFault{committed: true, told: true}),
 			unclear("the reply is lost and nobody can say", commitFault{committed: true}),
 			unclear("the request is lost and the database can say", commitFault{told: true}),
