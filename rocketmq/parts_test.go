@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/hooks"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 	"github.com/stretchr/testify/require"
@@ -126,23 +127,40 @@ func TestLibraryLogger(t *testing.T) {
 }
 
 func TestOrder(t *testing.T) {
+	fetch := func(t *testing.T, o *order, count int) []*primitive.MessageExt {
+		queue := &primitive.MessageQueue{Topic: "t", QueueId: 1}
+		batch := &hooks.FilterMessageContext{MQ: queue}
+		for i := range count {
+			m := &primitive.MessageExt{QueueOffset: int64(i)}
+			m.Topic, m.Queue = "t", queue
+			batch.Msg = append(batch.Msg, m)
+		}
+		msgs, err := o.fetch(batch)
+		require.NoError(t, err)
+		return msgs
+	}
 	t.Run("messages of a key have their turns in the order of the queue, whatever order they arrive in", func(t *testing.T) {
 		for range 20 {
 			synctest.Test(t, func(t *testing.T) {
 				o := newOrder()
+				start := time.Now()
+				msgs := append(fetch(t, o, 100), fetch(t, o, 100)...)
 				var mu sync.Mutex
-				got := map[string][]int64{}
+				got := map[string][]int{}
 				running := map[string]int{}
 				var group sync.WaitGroup
-				for _, offset := range rand.Perm(200) {
+				for _, i := range rand.Perm(200) {
 					group.Go(func() {
-						key := fmt.Sprint(offset % 7)
-						leave := o.enter(primitive.MessageQueue{Topic: "t"}, int64(offset), "t", key)
+						time.Sleep(rand.N(100 * time.Millisecond))
+						key := fmt.Sprint(i % 7)
+						leave := o.enter(msgs[i], key)
 						defer leave()
 						mu.Lock()
 						running[key]++
-						require.Equal(t, 1, running[key])
-						got[key] = append(got[key], int64(offset))
+						if running[key] > 1 {
+							t.Error("two of a key at once")
+						}
+						got[key] = append(got[key], i)
 						mu.Unlock()
 						time.Sleep(rand.N(time.Millisecond))
 						mu.Lock()
@@ -151,21 +169,34 @@ func TestOrder(t *testing.T) {
 					})
 				}
 				group.Wait()
-				for _, offsets := range got {
-					require.IsIncreasing(t, offsets)
+				for _, order := range got {
+					require.IsIncreasing(t, order)
 				}
 				require.Empty(t, o.keys)
+				require.Less(t, time.Since(start), lost)
 			})
 		}
 	})
-	t.Run("gaps in the offsets hold nobody up for long", func(t *testing.T) {
+	t.Run("messages that were fetched and never arrive hold the later ones up once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := newOrder()
 			start := time.Now()
-			for _, offset := range []int64{7, 8, 20, 21, 5} {
-				o.enter(primitive.MessageQueue{}, offset, "t", "k")()
+			for _, m := range fetch(t, o, 20)[10:] {
+				o.enter(m, "k")()
 			}
-			require.LessOrEqual(t, time.Since(start), 2*gap)
+			for _, m := range fetch(t, o, 20) {
+				o.enter(m, "k")()
+			}
+			require.Equal(t, lost, time.Since(start))
+		})
+	})
+	t.Run("a message whose fetch was not seen does not wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOrder()
+			fetch(t, o, 3)
+			start := time.Now()
+			o.enter(&primitive.MessageExt{}, "k")()
+			require.Zero(t, time.Since(start))
 		})
 	})
 }

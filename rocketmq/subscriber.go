@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/hooks"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 
 	"github.com/txmsg/txmsg-go/rocketmq/internal/remoting"
@@ -82,10 +83,15 @@ func (s *Subscriber) Run(ctx context.Context, deliver func(ctx context.Context, 
 		return nil
 	}
 	<-ctx.Done()
-	client.Suspend() // no more is fetched
+	client.Suspend()
+	drained := session.order.stop()
 	calls := session.calls.close()
 	close(session.stop)
 	<-calls
+	select {
+	case <-drained:
+	case <-time.After(lost): // the library has dropped some
+	}
 	sleep(session.ctx, noteAcks)
 	if err := client.Shutdown(); err != nil {
 		s.cfg.Logger.Warn("consumer not shut down: acknowledged messages may come again", "error", err)
@@ -128,7 +134,7 @@ func (s *Subscriber) tryConnect(ctx context.Context, session *session) (libraryC
 		return nil, &MissingTopicsError{Topics: missing}
 	}
 	takeOverProcess(s.cfg.Logger)
-	client, err := consumer.NewPushConsumer(s.options()...)
+	client, err := consumer.NewPushConsumer(s.options(session)...)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +150,7 @@ func (s *Subscriber) tryConnect(ctx context.Context, session *session) (libraryC
 	return client, nil
 }
 
-func (s *Subscriber) options() []consumer.Option {
+func (s *Subscriber) options(session *session) []consumer.Option {
 	from := consumer.ConsumeFromFirstOffset
 	if s.cfg.FromLatest {
 		from = consumer.ConsumeFromLastOffset
@@ -155,6 +161,7 @@ func (s *Subscriber) options() []consumer.Option {
 		consumer.WithNsResolver(resolver(s.cfg.NameServers)),
 		consumer.WithConsumeFromWhere(from),
 		consumer.WithConsumeMessageBatchMaxSize(1),
+		consumer.WithFilterMessageHook([]hooks.FilterMessageHook{session.order.fetch}),
 		consumer.WithConsumeGoroutineNums(s.cfg.Concurrency),
 		// A message that is delivered for long is neither sent back nor taken away.
 		consumer.WithConsumeTimeout(24 * time.Hour),
@@ -198,7 +205,7 @@ const (
 
 func (s *session) consumeOne(m *primitive.MessageExt) (acknowledged bool) {
 	d := delivery(m)
-	leave := s.order.enter(queueOf(m), m.QueueOffset, d.Message.Topic, d.Message.Key)
+	leave := s.order.enter(m, d.Message.Key)
 	defer leave()
 	for attempt := 0; ; attempt++ {
 		if !s.calls.enter() {
@@ -232,11 +239,4 @@ func (s *session) call(d txmsg.Delivery) (err error) {
 	}()
 	d.Message = d.Message.Clone()
 	return s.deliver(s.ctx, d)
-}
-
-func queueOf(m *primitive.MessageExt) primitive.MessageQueue {
-	if m.Queue == nil {
-		return primitive.MessageQueue{}
-	}
-	return *m.Queue
 }
