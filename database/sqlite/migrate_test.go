@@ -1,51 +1,17 @@
+//go:build unix
+
 package sqlite_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/txmsg/txmsg-go/database/sqlite"
 )
-
-// Programs that the tests start: this test binary, with the name of what it is to do in the environment.
-const (
-	programVariable = "TXMSG_SQLITE_TEST_PROGRAM"
-	pathVariable    = "TXMSG_SQLITE_TEST_PATH"
-)
-
-func TestMain(m *testing.M) {
-	switch os.Getenv(programVariable) {
-	case "migrate":
-		os.Exit(exit(migrate(context.Background(), os.Getenv(pathVariable))))
-	case "work":
-		os.Exit(exit(work(context.Background(), os.Getenv(pathVariable))))
-	}
-	goleak.VerifyTestMain(m)
-}
-
-func exit(err error) int {
-	if err == nil {
-		return 0
-	}
-	_, _ = os.Stderr.WriteString(err.Error() + "\n")
-	return 1
-}
-
-// program makes another process of this test binary.
-func program(t testing.TB, name, path string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), programVariable+"="+name, pathVariable+"="+path)
-	return cmd
-}
 
 func migrate(ctx context.Context, path string) error {
 	db, err := sqlite.Open(ctx, path, sqlite.Config{})
