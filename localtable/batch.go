@@ -45,12 +45,14 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 			b.judge(rows[i], from[i], err)
 		}
 	}
-	changed := b.settle(work)
-	b.relay.breaker.report(b.pass, b.answers)
-	return report{
-		lanes: b.lanes, rows: len(b.rows), changed: changed, skipped: q.skipped,
-		recovered: b.pass.open && len(b.answers.answered) > 0,
+	rep := report{lanes: b.lanes, changed: b.settle(work)}
+	if b.pass.open {
+		rep.recovered = len(b.answers.answered) > 0
+	} else {
+		rep.skipped = q.skipped
 	}
+	b.relay.breaker.report(b.pass, b.answers)
+	return rep
 }
 
 // publish makes one call to the broker and returns a result for each row.

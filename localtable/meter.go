@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -175,28 +174,17 @@ func (m *meter) startPublish(ctx context.Context, msgs []txmsg.Message) (context
 
 // writers are links to the spans that published msgs, each once.
 func writers(msgs []txmsg.Message) []trace.Link {
-	propagator := otel.GetTextMapPropagator()
-	fields := propagator.Fields()
 	var links []trace.Link
 	seen := map[trace.SpanID]bool{}
 	for _, msg := range msgs {
-		if len(links) == linksMax || !carries(msg, fields) {
-			continue
+		if len(links) == linksMax {
+			break
 		}
-		writer := trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.MapCarrier(msg.Headers)))
+		writer := trace.SpanContextFromContext(txmsg.ExtractTrace(context.Background(), msg))
 		if writer.IsValid() && !seen[writer.SpanID()] {
 			seen[writer.SpanID()] = true
 			links = append(links, trace.Link{SpanContext: writer})
 		}
 	}
 	return links
-}
-
-func carries(msg txmsg.Message, fields []string) bool {
-	for _, field := range fields {
-		if _, ok := msg.Headers[field]; ok {
-			return true
-		}
-	}
-	return false
 }

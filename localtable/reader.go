@@ -40,9 +40,10 @@ type reader[Tx any] struct {
 
 // report is what became of a batch.
 type report struct {
-	lanes                  []Lane
-	rows, changed, skipped int
-	recovered              bool // it was a probe that was answered
+	lanes     []Lane
+	changed   int
+	skipped   int  // rows of resting topics
+	recovered bool // it was a probe of a destination that did not answer, and it was answered
 }
 
 // run starts batches until ctx ends, and returns when the last has ended. work bounds them.

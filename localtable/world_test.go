@@ -117,9 +117,10 @@ func numbered(prefix string, n int) []string {
 // until lets time pass until ok, at most so long.
 func (w *world) until(most time.Duration, ok func() bool) {
 	w.t.Helper()
+	step := max(most/10_000, time.Millisecond)
 	for end := time.Now().Add(most); !ok(); {
 		require.True(w.t, time.Now().Before(end), "not within %v; stored %d, status %+v", most, w.broker.distinct(), w.status())
-		time.Sleep(time.Millisecond)
+		time.Sleep(step)
 	}
 	synctest.Wait()
 }
