@@ -8,9 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
 )
 
 // Attempt is one run of a transaction's callback as a backend sees it. The engine calls it from one goroutine.
@@ -124,7 +121,7 @@ func (c *call[Tx]) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("txmsg: before commit: %w", context.Cause(ctx))
+		return fmt.Errorf("txmsg: before commit: %w", errors.Join(err, cause(ctx, err)))
 	}
 	// Unknown until the database has answered: a driver may panic after it has sent COMMIT.
 	committing, outcome = true, Unknown
@@ -228,27 +225,12 @@ func (p *publisher) id(used *int) string {
 	return id
 }
 
-// InjectTrace writes the caller's span into the headers in the global propagator's format (W3C traceparent), unless the
-// caller has set one.
-func InjectTrace(ctx context.Context, m *Message) {
-	propagator := otel.GetTextMapPropagator()
-	for _, field := range propagator.Fields() {
-		if _, ok := m.Headers[field]; ok {
-			return
-		}
+// cause is the reason that ctx ended with when it says more than err does, else nil.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); !errors.Is(why, err) {
+		return why
 	}
-	carrier := propagation.MapCarrier{}
-	propagator.Inject(ctx, carrier)
-	if len(carrier) == 0 {
-		return
-	}
-	if m.Headers == nil {
-		m.Headers = carrier
-		return
-	}
-	for name, value := range carrier {
-		m.Headers[name] = value
-	}
+	return nil
 }
 
 // pause waits a jittered, rising time before run+1 and reports whether ctx still stands.
