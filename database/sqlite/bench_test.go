@@ -15,51 +15,74 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// BenchmarkTransact writes one order in a transaction, bare with the driver and with a message, alone and from 16
-// goroutines. Both are bound by the flush of the disk.
+// BenchmarkTransact writes one order in a transaction: bare with the driver, with a message, and with a relay that sends
+// and settles at the same time; alone and from 16 goroutines a core. All are bound by the flush of the disk.
 func BenchmarkTransact(b *testing.B) {
-	body := make([]byte, 300)
 	for _, parallel := range []int{1, 16} {
 		b.Run(fmt.Sprintf("bare/%d", parallel), func(b *testing.B) {
 			db := setup(b)
 			db.Pool().SetMaxOpenConns(1) // the fastest way to queue writers
-			var next atomic.Int64
-			b.SetParallelism(parallel)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					tx, err := db.Pool().Begin()
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					if _, err := tx.Exec(insertOrder, next.Add(1)); err != nil {
-						b.Error(err)
-					}
-					if err := tx.Commit(); err != nil {
-						b.Error(err)
-					}
+			writeOrders(b, parallel, func(id int64) error {
+				tx, err := db.Pool().Begin()
+				if err != nil {
+					return err
 				}
+				if _, err := tx.Exec(insertOrder, id); err != nil {
+					return err
+				}
+				return tx.Commit()
 			})
 		})
 		b.Run(fmt.Sprintf("with a message/%d", parallel), func(b *testing.B) {
-			db := setup(b)
-			var next atomic.Int64
-			b.SetParallelism(parallel)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					err := transact(b.Context(), db, func(ctx context.Context, tx *sql.Tx, out txmsg.Publisher) error {
-						if _, err := tx.ExecContext(ctx, insertOrder, next.Add(1)); err != nil {
-							return err
-						}
-						return out.Publish(ctx, txmsg.Message{Topic: "orders", Key: "k", Type: "order.created", Body: body})
-					})
-					if err != nil {
-						b.Error(err)
-					}
-				}
-			})
+			benchmarkMessages(b, parallel, messenger(b, setup(b)))
+		})
+		b.Run(fmt.Sprintf("with a message and a relay/%d", parallel), func(b *testing.B) {
+			m := messenger(b, setup(b))
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error)
+			go func() { ended <- m.Run(ctx) }()
+			benchmarkMessages(b, parallel, m)
+			b.StopTimer()
+			cancel()
+			require.NoError(b, <-ended)
 		})
 	}
+}
+
+func messenger(b *testing.B, db *sqlite.DB) *localtable.Messenger[*sql.Tx] {
+	b.Helper()
+	broker := &broker{topics: map[string][]txmsg.Message{}, changed: make(chan struct{})}
+	m, err := localtable.New(db, connection{broker}, localtable.Config{})
+	require.NoError(b, err)
+	return m
+}
+
+func benchmarkMessages(b *testing.B, parallel int, m *localtable.Messenger[*sql.Tx]) {
+	b.Helper()
+	body := make([]byte, 300)
+	writeOrders(b, parallel, func(id int64) error {
+		return m.Transact(b.Context(), func(ctx context.Context, tx *sql.Tx, out txmsg.Publisher) error {
+			if _, err := tx.ExecContext(ctx, insertOrder, id); err != nil {
+				return err
+			}
+			return out.Publish(ctx, txmsg.Message{Topic: "orders", Key: "k", Type: "order.created", Body: body})
+		})
+	})
+}
+
+func writeOrders(b *testing.B, parallel int, write func(id int64) error) {
+	b.Helper()
+	var next atomic.Int64
+	b.SetParallelism(parallel)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := write(next.Add(1)); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
 
 // BenchmarkRelay reads and settles batches of 500, kept and deleted.

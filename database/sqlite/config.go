@@ -28,7 +28,7 @@ type Config struct {
 
 var (
 	pragmaSyntax = regexp.MustCompile(`^(\w+)\([^;()]*\)$`)
-	ours         = []string{"journal_mode", "synchronous", "busy_timeout", "locking_mode", "query_only"}
+	fixedPragmas = []string{"journal_mode", "synchronous", "busy_timeout", "locking_mode", "query_only"}
 )
 
 func (c *Config) setDefaults() {
@@ -55,15 +55,15 @@ func (c *Config) validate() error {
 		name := pragmaSyntax.FindStringSubmatch(pragma)
 		if name == nil {
 			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be a name with a value in parentheses, got %q", i, pragma))
-		} else if slices.Contains(ours, strings.ToLower(name[1])) {
-			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be none of %s, got %q", i, strings.Join(ours, ", "), pragma))
+		} else if slices.Contains(fixedPragmas, strings.ToLower(name[1])) {
+			problems = append(problems, fmt.Errorf("sqlite: Config.Pragmas[%d] must be none of %s, got %q", i, strings.Join(fixedPragmas, ", "), pragma))
 		}
 	}
 	return errors.Join(problems...)
 }
 
 // dsn returns the driver's name for the file at path. It is a URI, so that '?', '%' and '#' in a path are taken as they are.
-func dsn(path string, cfg Config) string {
+func dsn(path string, cfg Config, synchronous string) string {
 	path = filepath.ToSlash(path)
 	if filepath.VolumeName(path) != "" {
 		path = "/" + path
@@ -71,7 +71,7 @@ func dsn(path string, cfg Config) string {
 	query := url.Values{
 		"_busy_timeout": {strconv.FormatInt(cfg.BusyTimeout.Milliseconds(), 10)},
 		"_journal_mode": {"WAL"},
-		"_synchronous":  {"FULL"},
+		"_synchronous":  {synchronous},
 		"_txlock":       {"immediate"},
 		"_pragma":       cfg.Pragmas,
 	}

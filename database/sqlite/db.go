@@ -29,12 +29,18 @@ const openPause = 20 * time.Millisecond
 
 // DB is one SQLite file. Its methods may be called by many goroutines, and several processes may have the file open.
 type DB struct {
-	cfg    Config
-	pool   *sql.DB       // readers, and the service
-	writer *sql.DB       // one connection
-	gate   chan struct{} // holds a token while a transaction has the writer; waiting senders are served in order
-	guard  guard
-	live   sync.Map // *sql.Tx → *transaction
+	cfg     Config
+	pool    *sql.DB       // readers, and the service
+	writer  writer        // transactions
+	relaxed writer        // what a power cut may undo: see [DB.write]
+	gate    chan struct{} // holds a token while a writer works; waiting senders are served in order
+	live    sync.Map      // *sql.Tx → *transaction
+}
+
+// writer is one connection that writes.
+type writer struct {
+	db    *sql.DB
+	guard guard
 }
 
 // Open opens the file at path and creates it if it is not there; it makes no tables, see [DB.Migrate]. It waits for
@@ -49,10 +55,11 @@ func Open(ctx context.Context, path string, cfg Config) (*DB, error) {
 	}
 	db := &DB{cfg: cfg, gate: make(chan struct{}, 1)}
 	for _, pool := range []struct {
-		db    **sql.DB
-		conns int
-	}{{&db.pool, cfg.Connections}, {&db.writer, 1}} {
-		opened, err := sql.Open("sqlite", dsn(path, cfg))
+		db          **sql.DB
+		conns       int
+		synchronous string
+	}{{&db.pool, cfg.Connections, "FULL"}, {&db.writer.db, 1, "FULL"}, {&db.relaxed.db, 1, "NORMAL"}} {
+		opened, err := sql.Open("sqlite", dsn(path, cfg, pool.synchronous))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("sqlite: open %s: %w", path, err), db.Close())
 		}
@@ -73,7 +80,7 @@ func (db *DB) Pool() *sql.DB { return db.pool }
 // Close frees the connections. Transactions under way must have ended.
 func (db *DB) Close() error {
 	var problems []error
-	for _, pool := range []*sql.DB{db.writer, db.pool} {
+	for _, pool := range []*sql.DB{db.writer.db, db.relaxed.db, db.pool} {
 		if pool != nil {
 			problems = append(problems, pool.Close())
 		}
@@ -104,7 +111,7 @@ func (db *DB) await(ctx context.Context) error {
 func (db *DB) verify(ctx context.Context) error {
 	var journal string
 	var synchronous int
-	err := db.writer.QueryRowContext(ctx, `SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous`).
+	err := db.writer.db.QueryRowContext(ctx, `SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous`).
 		Scan(&journal, &synchronous)
 	if err != nil {
 		return err

@@ -17,13 +17,19 @@
 // of the lock; within a process they queue in the order in which they came, between processes on one file the busy
 // timeout decides. Readers wait for nobody and hold nobody up. A callback that writes through [DB.Pool] or another
 // connection waits for the lock that its own transaction holds until the busy timeout ends: it must use its tx.
-// The file has one lane (number 0): one relay at a time sends, the others stand by.
+// A callback that hangs keeps every other writer waiting. The file has one lane (number 0): one relay at a time sends,
+// the others stand by. A reader that stays open for long keeps SQLite from using its log again, and the log grows.
+//
+// The writers' connections belong to this package, with their commit hooks, rollback hooks and authorizers.
 //
 // # What a commit is worth
 //
 // Connections are opened with journal_mode = WAL and synchronous = FULL, and it is an error if the file does not
 // take them: what was committed survives a power cut as far as the disk keeps what it has flushed. The service's
 // tables must be in the same file: a commit over attached files is not atomic in WAL mode.
+//
+// What the relay records of its work (leases, settlements, clean-up) does not wait for the disk: a power cut may undo the
+// last of it, though no end of a process, and then some messages are sent once more. Dead letters do wait.
 //
 // A transaction that SQLite has rolled back by itself (disk full, an interrupted statement, ON CONFLICT ROLLBACK)
 // cannot commit in part: statements after it fail, and so do COMMIT and a commit that the callback asks for.

@@ -7,7 +7,7 @@ import (
 	driver "modernc.org/sqlite"
 )
 
-// guard watches the writer's connection. SQLite rolls a transaction back by itself after some errors and is then in
+// guard watches the connection of a writer. SQLite rolls a transaction back by itself after some errors and is then in
 // autocommit mode, where every further statement of a callback that has swallowed the error would commit on its own.
 // The guard sees the rollback and turns every commit into a rollback until it is permitted: the one that
 // [transaction.Commit] asks for. It also refuses savepoints that are not of [DB.Nested]: what is published in them

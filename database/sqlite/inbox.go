@@ -30,7 +30,7 @@ func (db *DB) Bury(ctx context.Context, letter consumer.DeadLetter) error {
 		return fmt.Errorf("sqlite: bury message: %w", err)
 	}
 	m, source := letter.Message, letter.Source
-	err = db.write(ctx, func(tx *sql.Tx) error {
+	err = db.writeDurably(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO txmsg_dead_letter (consumer, message_id, topic, key, type, sequence,
 			headers, body, broker, source_topic, partition, "offset", attempts, errors)
 			VALUES (?, ?, ?, ?, ?, ?, ?, coalesce(?, x''), ?, ?, ?, ?, ?, ?)`,

@@ -36,7 +36,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		end = "ROLLBACK"
 	}
-	if _, failed := db.writer.ExecContext(context.WithoutCancel(ctx), end); failed != nil {
+	if _, failed := db.writer.db.ExecContext(context.WithoutCancel(ctx), end); failed != nil {
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -49,7 +49,7 @@ func (db *DB) lock(ctx context.Context) error {
 	tick := time.NewTicker(openPause)
 	defer tick.Stop()
 	for {
-		_, err := db.writer.ExecContext(ctx, "BEGIN IMMEDIATE")
+		_, err := db.writer.db.ExecContext(ctx, "BEGIN IMMEDIATE")
 		if err == nil || !db.Conflict(err) {
 			return err
 		}
@@ -66,7 +66,7 @@ func (db *DB) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db.writer, sources,
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db.writer.db, sources,
 		goose.WithTableName(migrationTable),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithIsolateDDL(true), // no transaction of its own inside ours

@@ -10,9 +10,10 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// transaction is one BEGIN IMMEDIATE on the writer's connection.
+// transaction is one BEGIN IMMEDIATE on the connection of a writer.
 type transaction struct {
 	db        *DB
+	writer    *writer
 	conn      *sql.Conn
 	tx        *sql.Tx
 	fate      fate
@@ -25,20 +26,20 @@ type transaction struct {
 // Begin implements [txmsg.Database]. It waits for its turn in this process, and then for other processes until the
 // busy timeout is over. savepoint may be nil.
 func (db *DB) Begin(ctx context.Context, savepoint func() (rollback func())) (txmsg.Transaction[*sql.Tx], error) {
-	t, err := db.begin(ctx, savepoint)
+	t, err := db.begin(ctx, &db.writer, savepoint)
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-func (db *DB) begin(ctx context.Context, savepoint func() (rollback func())) (*transaction, error) {
+func (db *DB) begin(ctx context.Context, w *writer, savepoint func() (rollback func())) (*transaction, error) {
 	select {
 	case db.gate <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("sqlite: begin: %w", context.Cause(ctx))
 	}
-	t := &transaction{db: db, savepoint: savepoint}
+	t := &transaction{db: db, writer: w, savepoint: savepoint}
 	if err := t.start(ctx); err != nil {
 		t.free()
 		return nil, fmt.Errorf("sqlite: begin: %w", err)
@@ -48,13 +49,13 @@ func (db *DB) begin(ctx context.Context, savepoint func() (rollback func())) (*t
 }
 
 func (t *transaction) start(ctx context.Context) (err error) {
-	if t.conn, err = t.db.writer.Conn(ctx); err != nil {
+	if t.conn, err = t.writer.db.Conn(ctx); err != nil {
 		return err
 	}
-	if err := t.conn.Raw(t.db.guard.watch); err != nil {
+	if err := t.conn.Raw(t.writer.guard.watch); err != nil {
 		return err
 	}
-	t.db.guard.fate.Store(&t.fate)
+	t.writer.guard.fate.Store(&t.fate)
 	// database/sql rolls a transaction back in the background when its context ends, at any moment: the
 	// transaction's own context ends with ctx only while BEGIN waits.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -140,7 +141,7 @@ func (t *transaction) free() {
 	if t.tx != nil {
 		t.db.live.Delete(t.tx)
 	}
-	t.db.guard.fate.Store(nil)
+	t.writer.guard.fate.Store(nil)
 	if t.conn != nil {
 		_ = t.conn.Close()
 	}
@@ -160,10 +161,20 @@ func (db *DB) Exec(ctx context.Context, tx *sql.Tx, stmts ...txmsg.Statement) er
 	return nil
 }
 
-// write runs fn in a transaction of the library's own. An unclear commit is an error like any other here: what the
-// stores write is written again, or found to be there.
+// write runs fn in a transaction that a power cut may undo, though no end of the process: it does not wait for the disk.
+// That is enough for leases, settlements and clean-up, which are done again then; the price is a copy of a message. An
+// unclear commit is an error like any other here, for the same reason.
 func (db *DB) write(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	t, err := db.begin(ctx, nil)
+	return db.writeBy(ctx, &db.relaxed, fn)
+}
+
+// writeDurably is write for what must not be lost.
+func (db *DB) writeDurably(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	return db.writeBy(ctx, &db.writer, fn)
+}
+
+func (db *DB) writeBy(ctx context.Context, w *writer, fn func(tx *sql.Tx) error) error {
+	t, err := db.begin(ctx, w, nil)
 	if err != nil {
 		return err
 	}
