@@ -93,3 +93,32 @@ func TestClassify(t *testing.T) {
 	require.NoError(t, classify("orders", nil))
 	require.ErrorContains(t, classify("orders.v1", kerr.UnknownTopicOrPartition), `"orders.v1"`)
 }
+
+func TestSubscriberConfigProblemsAreNamedTogether(t *testing.T) {
+	_, err := NewSubscriber(SubscriberConfig{
+		Topics: []string{"orders", "orders", ""}, Start: "middle", Concurrency: -1, Buffer: -2,
+		RetryPause: -time.Second, CommitInterval: time.Hour, SessionTimeout: time.Millisecond, Timeout: -1,
+	})
+	require.Error(t, err)
+	for _, problem := range []string{
+		`kafka: SubscriberConfig.Brokers must name at least one broker as host:port, got none`,
+		`kafka: SubscriberConfig.Group must be given, got ""`,
+		`kafka: SubscriberConfig.Topics[1] must be a topic that is not named twice, got "orders"`,
+		`kafka: SubscriberConfig.Topics[2] must be a topic that is not named twice, got ""`,
+		`kafka: SubscriberConfig.Start must be oldest or newest, got "middle"`,
+		`kafka: SubscriberConfig.Concurrency must be between 1 and 10000, got -1`,
+		`kafka: SubscriberConfig.Buffer must be between 1 and 1000000, got -2`,
+		`kafka: SubscriberConfig.RetryPause must be between 1ms and 1m0s, got -1s`,
+		`kafka: SubscriberConfig.CommitInterval must be between 100ms and 1m0s, got 1h0m0s`,
+		`kafka: SubscriberConfig.SessionTimeout must be between 1s and 30m0s, got 1ms`,
+		`kafka: SubscriberConfig.Timeout must be between 100ms and 10m0s, got -1ns`,
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 11)
+}
+
+func TestSubscriberConfigDefaults(t *testing.T) {
+	_, err := NewSubscriber(SubscriberConfig{Brokers: []string{"localhost:9092"}, Group: "payments", Topics: []string{"orders"}})
+	require.NoError(t, err)
+}

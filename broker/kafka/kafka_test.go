@@ -52,7 +52,7 @@ func server(address string) brokertest.Server {
 }
 
 func client(t testing.TB, address string, options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(address))...)
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(address), kgo.MetadataMinAge(50*time.Millisecond))...)
 	require.NoError(t, err)
 	return client
 }

@@ -81,3 +81,32 @@ func TestClassify(t *testing.T) {
 	}
 	require.NoError(t, classify("orders", nil))
 }
+
+func TestSubscriberConfigProblemsAreNamedTogether(t *testing.T) {
+	_, err := NewSubscriber(SubscriberConfig{
+		Group: "a=b", Topics: []string{"orders", "orders", "all.>"}, Start: "middle", Bucket: "a b",
+		Concurrency: -1, Buffer: -2, RetryPause: -time.Second, CommitInterval: time.Second, SessionTimeout: 2 * time.Second, Timeout: -1,
+	})
+	require.Error(t, err)
+	for _, problem := range []string{
+		`nats: SubscriberConfig.URLs must name at least one server as nats://host:port, got none`,
+		`nats: SubscriberConfig.Group must be letters, digits, '-', '_' and single '.' inside, got "a=b"`,
+		`nats: SubscriberConfig.Topics[1] must be a subject without wildcards that is not named twice, got "orders"`,
+		`nats: SubscriberConfig.Topics[2] must be a subject without wildcards that is not named twice, got "all.>"`,
+		`nats: SubscriberConfig.Start must be oldest or newest, got "middle"`,
+		`nats: SubscriberConfig.Bucket must be letters, digits, '-' and '_', got "a b"`,
+		`nats: SubscriberConfig.Concurrency must be between 1 and 10000, got -1`,
+		`nats: SubscriberConfig.Buffer must be between 1 and 1000000, got -2`,
+		`nats: SubscriberConfig.RetryPause must be between 1ms and 1m0s, got -1s`,
+		`nats: SubscriberConfig.SessionTimeout must be between 3s and 30m0s, got 2s`,
+		`nats: SubscriberConfig.Timeout must be between 100ms and 10m0s, got -1ns`,
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 11)
+}
+
+func TestSubscriberConfigDefaults(t *testing.T) {
+	_, err := NewSubscriber(SubscriberConfig{URLs: []string{"nats://localhost:4222"}, Group: "payments", Topics: []string{"orders"}})
+	require.NoError(t, err)
+}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/broker/internal/churntest"
 	"github.com/txmsg/txmsg-go/broker/nats"
 	"github.com/txmsg/txmsg-go/consumer"
 	"github.com/txmsg/txmsg-go/consumer/subscribertest"
@@ -21,20 +23,6 @@ func TestSubscriber(t *testing.T) {
 	address := services.NATS(t)
 	js, done := client(t, address)
 	t.Cleanup(done)
-	raw := func(ctx context.Context, topic string, body []byte, headers map[string]string) error {
-		msg := natsclient.NewMsg(topic)
-		msg.Data = body
-		for name, value := range headers {
-			msg.Header[name] = []string{value}
-		}
-		_, err := js.PublishMsg(ctx, msg)
-		return err
-	}
-	subscriber := func(t testing.TB, url, group string, topics ...string) consumer.Subscriber {
-		subscriber, err := nats.NewSubscriber(nats.SubscriberConfig{URLs: []string{url}, Group: group, Topics: topics, Bucket: "subscribertest"})
-		require.NoError(t, err)
-		return subscriber
-	}
 	subscribertest.Run(t, subscribertest.Harness{
 		Abilities: subscribertest.Abilities{Order: true, Standby: true},
 		Topic: func(t testing.TB) string {
@@ -42,23 +30,72 @@ func TestSubscriber(t *testing.T) {
 			createStream(t, address, topic, 0)
 			return topic
 		},
-		Publish: func(ctx context.Context, msgs ...txmsg.Message) error {
-			for _, m := range msgs {
-				if err := raw(ctx, m.Topic, m.Body, txmsg.ToWire(m)); err != nil {
-					return err
-				}
-			}
-			return nil
+		Publish: publish(js),
+		PublishRaw: func(ctx context.Context, topic string, body []byte, headers map[string]string) error {
+			return produce(ctx, js, topic, body, headers)
 		},
-		PublishRaw: raw,
 		Subscriber: func(t testing.TB, group string, topics ...string) consumer.Subscriber {
-			return subscriber(t, address, group, topics...)
+			return subscriber(t, nats.SubscriberConfig{URLs: []string{address}, Group: group, Topics: topics})
 		},
 		Away: func(t testing.TB, group, topic string) (consumer.Subscriber, func()) {
 			proxy := services.NewProxy(t, address)
 			proxy.Cut()
-			return subscriber(t, proxy.Replace(address), group, topic), proxy.Restore
+			return subscriber(t, nats.SubscriberConfig{URLs: []string{proxy.Replace(address)}, Group: group, Topics: []string{topic}}), proxy.Restore
 		},
 		Patience: time.Minute,
 	})
+}
+
+func TestSubscriberChurn(t *testing.T) {
+	churntest.Run(t, churntest.Harness{
+		Server: churn(t, services.NATS(t)),
+		Faulty: func(t *testing.T) (churntest.Server, func(), func()) {
+			nats := services.StartNATS(t, nil)
+			return churn(t, nats.Address()), nats.Kill, nats.Restart
+		},
+	})
+}
+
+func churn(t *testing.T, address string) churntest.Server {
+	js, done := client(t, address)
+	t.Cleanup(done)
+	return churntest.Server{
+		Create:  func(t testing.TB, topic string) { createStream(t, address, topic, 0) },
+		Publish: publish(js),
+		Subscriber: func(t testing.TB, group string, buffer int, topics ...string) consumer.Subscriber {
+			return subscriber(t, nats.SubscriberConfig{
+				URLs: []string{address}, Group: group, Topics: topics, Buffer: buffer,
+				SessionTimeout: 2 * time.Second, CommitInterval: 200 * time.Millisecond, RetryPause: 5 * time.Millisecond,
+			})
+		},
+	}
+}
+
+// subscriber has a bucket of its own on a server that others use too.
+func subscriber(t testing.TB, cfg nats.SubscriberConfig) consumer.Subscriber {
+	cfg.Bucket = "subscriber-tests"
+	subscriber, err := nats.NewSubscriber(cfg)
+	require.NoError(t, err)
+	return subscriber
+}
+
+func publish(js jetstream.JetStream) func(ctx context.Context, msgs ...txmsg.Message) error {
+	return func(ctx context.Context, msgs ...txmsg.Message) error {
+		for _, m := range msgs {
+			if err := produce(ctx, js, m.Topic, m.Body, txmsg.ToWire(m)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func produce(ctx context.Context, js jetstream.JetStream, topic string, body []byte, headers map[string]string) error {
+	msg := natsclient.NewMsg(topic)
+	msg.Data = body
+	for name, value := range headers {
+		msg.Header[name] = []string{value}
+	}
+	_, err := js.PublishMsg(ctx, msg)
+	return err
 }

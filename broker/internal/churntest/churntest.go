@@ -1,0 +1,170 @@
+// Package churntest tests what subscribers of this module's brokers must hold while members of a group and servers come
+// and go. It adds to the conformance suite for subscribers, which asks less of time and servers.
+package churntest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/txmsg/txmsg-go/consumer"
+	"github.com/txmsg/txmsg-go/txmsg"
+)
+
+// Harness is one broker.
+type Harness struct {
+	Server
+	// Faulty starts a server of the test's own, with a function that ends it without warning, and one that starts it again.
+	Faulty func(t *testing.T) (server Server, kill, restart func())
+}
+
+// Server is a running broker, and how its subscribers are made.
+type Server struct {
+	Create     func(t testing.TB, topic string)
+	Publish    func(ctx context.Context, msgs ...txmsg.Message) error
+	Subscriber func(t testing.TB, group string, buffer int, topics ...string) consumer.Subscriber
+}
+
+// patience bounds every wait for what must happen.
+const patience = 90 * time.Second
+
+// Run runs the tests.
+func Run(t *testing.T, h Harness) {
+	t.Run("members come and go", func(t *testing.T) { testMembers(t, h.Server) })
+	t.Run("a small buffer", func(t *testing.T) { testBuffer(t, h.Server) })
+	t.Run("C61 a topic that is created later", func(t *testing.T) { testLateTopic(t, h.Server) })
+	t.Run("Run leaves no goroutine", func(t *testing.T) { testGoroutines(t, h.Server) })
+	t.Run("the server is killed", func(t *testing.T) { testKill(t, h) })
+}
+
+// testMembers has three members join and leave while messages with some refusals flow.
+func testMembers(t *testing.T, s Server) {
+	topic, group, ledger := create(t, s), newGroup(), newLedger()
+	ledger.refuseEvery = 7
+	publishing := ledger.publish(t, s, topic, 10, 60)
+	var last *member
+	for round := range 6 {
+		next := run(t, s.Subscriber(t, group, 50, topic), ledger.deliver)
+		ledger.await(t, "progress", func() bool { return len(ledger.first) >= min(600, (round+1)*40) })
+		if last != nil && round%2 == 0 {
+			last.stop(t)
+		}
+		last = next
+	}
+	<-publishing
+	ledger.awaitAll(t, 10, 60)
+	ledger.requireOrder(t, 10, 60)
+}
+
+func testBuffer(t *testing.T, s Server) {
+	topic, ledger := create(t, s), newLedger()
+	publishing := ledger.publish(t, s, topic, 20, 20)
+	run(t, s.Subscriber(t, newGroup(), 3, topic), func(ctx context.Context, d txmsg.Delivery) error {
+		return ledger.deliver(ctx, d)
+	})
+	<-publishing
+	ledger.awaitAll(t, 20, 20)
+	ledger.requireOrder(t, 20, 20)
+}
+
+func testLateTopic(t *testing.T, s Server) {
+	there, late, ledger := create(t, s), newTopic(), newLedger()
+	run(t, s.Subscriber(t, newGroup(), 100, there, late), ledger.deliver)
+	<-ledger.publish(t, s, there, 1, 3)
+	ledger.awaitAll(t, 1, 3) // the missing one holds nothing up
+	s.Create(t, late)
+	m := txmsg.Message{ID: "late", Topic: late, Key: "late", Sequence: 1}
+	require.NoError(t, s.Publish(t.Context(), m))
+	ledger.await(t, "the late topic's message", func() bool { return ledger.first["late"] })
+}
+
+func testGoroutines(t *testing.T, s Server) {
+	topic, ledger := create(t, s), newLedger()
+	<-ledger.publish(t, s, topic, 5, 5)
+	before := goleak.IgnoreCurrent()
+	m := run(t, s.Subscriber(t, newGroup(), 100, topic), ledger.deliver)
+	ledger.awaitAll(t, 5, 5)
+	m.stop(t)
+	goleak.VerifyNone(t, before)
+}
+
+func testKill(t *testing.T, h Harness) {
+	s, kill, restart := h.Faulty(t)
+	topic, group, ledger := create(t, s), newGroup(), newLedger()
+	publishing := ledger.publish(t, s, topic, 10, 200)
+	m := run(t, s.Subscriber(t, group, 100, topic), ledger.deliver)
+	ledger.more(t, 200)
+	kill()
+	restart()
+	<-publishing
+	ledger.awaitAll(t, 10, 200)
+	ledger.requireOrder(t, 10, 200)
+
+	kill()
+	begin := time.Now()
+	m.stop(t)
+	require.Less(t, time.Since(begin), 30*time.Second, "a stop must not wait for a server that is gone")
+	restart()
+	again := run(t, s.Subscriber(t, group, 100, topic), ledger.deliver)
+	m2 := txmsg.Message{ID: "after", Topic: topic, Key: "after", Sequence: 1}
+	require.NoError(t, publishUntil(t.Context(), s, m2))
+	ledger.await(t, "a message after it all", func() bool { return ledger.first["after"] })
+	again.stop(t)
+}
+
+func create(t *testing.T, s Server) string {
+	topic := newTopic()
+	s.Create(t, topic)
+	return topic
+}
+
+func newTopic() string { return "churn-" + txmsg.NewID() }
+
+func newGroup() string { return "churn-" + strings.ReplaceAll(txmsg.NewID(), "-", "") }
+
+// member is a running subscriber.
+type member struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func run(t *testing.T, subscriber consumer.Subscriber, deliver func(context.Context, txmsg.Delivery) error) *member {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &member{cancel: cancel, done: make(chan error, 1)}
+	go func() { m.done <- subscriber.Run(ctx, deliver) }()
+	t.Cleanup(func() { m.stop(t) })
+	return m
+}
+
+// stop may be called again.
+func (m *member) stop(t *testing.T) {
+	t.Helper()
+	m.cancel()
+	select {
+	case err := <-m.done:
+		require.NoError(t, err)
+		m.done <- nil
+	case <-time.After(patience):
+		require.Fail(t, "Run did not return")
+	}
+}
+
+func publishUntil(ctx context.Context, s Server, m txmsg.Message) error {
+	for {
+		err := s.Publish(ctx, m)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func id(key, sequence int) string { return fmt.Sprintf("key %d/%d", key, sequence) }
