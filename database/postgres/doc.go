@@ -35,10 +35,13 @@
 //
 // # Tables
 //
-// The tables stand in the folder migration. Programs in other languages may write messages themselves: every column of
-// txmsg_message but topic and body has a default.
+// The tables stand in the folder migration. Ready messages stand in txmsg_message, those that wait, failed or are dead in
+// txmsg_held, and delivered ones that are kept in txmsg_delivered. Programs in other languages may write messages
+// themselves: every column of txmsg_message but topic and body has a default. A delayed one is written to txmsg_held, with
+// due_at.
 //
-//	INSERT INTO txmsg_message (destination, topic, key, body) VALUES ('kafka', 'orders', 'order-7', '{"id":7}');
+//	INSERT INTO txmsg_message (topic, key, body) VALUES ('orders', 'order-7', '{"id":7}');
+//	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');
 //
-// A delayed one also sets state to 'waiting', delayed to true, and due_at. Times are of the database's clock.
+// Headers are a JSON object of texts. Times are of the database's clock.
 package postgres

@@ -4,8 +4,7 @@ package postgres
 const (
 	PlanSQL   = planSQL
 	ReadSQL   = readSQL
-	ParkSQL   = parkSQL
-	DeleteSQL = deleteSQL
+	ParkSQL   = parkReadySQL
+	DeleteSQL = deleteReadySQL
 	SweepSQL  = sweepSQL
-	UnparkSQL = unparkSQL
 )

@@ -13,15 +13,19 @@ import (
 var _ localtable.Store[pgx.Tx] = (*DB)(nil)
 
 const (
-	// One message without a delay is what most transactions write; it needs no arrays.
+	// One message is what most transactions write; it needs no arrays.
 	insertOneSQL = `INSERT INTO txmsg_message (destination, id, topic, key, type, sequence, headers, body)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
 	// seq is given to the rows after they are sorted.
-	insertManySQL = `INSERT INTO txmsg_message (destination, id, topic, key, type, sequence, headers, body, state, delayed, due_at)
-SELECT m.destination, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
-    CASE WHEN m.delay > 0 THEN 'waiting' ELSE 'ready' END, m.delay > 0,
-    CASE WHEN m.delay > 0 THEN clock_timestamp() + m.delay * interval '1 microsecond' END
+	insertManySQL = `INSERT INTO txmsg_message (destination, id, topic, key, type, sequence, headers, body)
+SELECT m.destination, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::jsonb[], $8::bytea[])
+    WITH ORDINALITY AS m (destination, id, topic, key, type, sequence, headers, body, place)
+ORDER BY m.place`
+
+	insertDelayedSQL = `INSERT INTO txmsg_held (destination, id, topic, key, type, sequence, headers, body, due_at)
+SELECT m.destination, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, clock_timestamp() + m.delay * interval '1 microsecond'
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::jsonb[], $8::bytea[], $9::bigint[])
     WITH ORDINALITY AS m (destination, id, topic, key, type, sequence, headers, body, delay, place)
 ORDER BY m.place`
@@ -29,27 +33,50 @@ ORDER BY m.place`
 
 // Insert implements [localtable.Store].
 func (db *DB) Insert(entries []localtable.Entry) []txmsg.Statement {
-	switch {
-	case len(entries) == 0:
-		return nil
-	case len(entries) == 1 && entries[0].Message.Delay == 0:
-		m := entries[0].Message
-		return []txmsg.Statement{{SQL: db.sql(insertOneSQL), Args: []any{
-			entries[0].Destination, m.ID, m.Topic, m.Key, m.Type, sequence(m), headers(m), body(m),
-		}}}
+	var ready, delayed written
+	for _, entry := range entries {
+		if entry.Message.Delay > 0 {
+			delayed.add(entry)
+		} else {
+			ready.add(entry)
+		}
 	}
-	n := len(entries)
-	destinations, ids, topics, keys, types := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	sequences, delays := make([]*int64, n), make([]int64, n)
-	objects, bodies := make([]*string, n), make([][]byte, n)
-	for i, entry := range entries {
-		m := entry.Message
-		destinations[i], ids[i], topics[i], keys[i], types[i] = entry.Destination, m.ID, m.Topic, m.Key, m.Type
-		sequences[i], objects[i], bodies[i], delays[i] = sequence(m), headers(m), body(m), microseconds(m.Delay)
+	var statements []txmsg.Statement
+	switch len(ready.ids) {
+	case 0:
+	case 1:
+		statements = append(statements, txmsg.Statement{SQL: db.sql(insertOneSQL), Args: ready.only()})
+	default:
+		statements = append(statements, txmsg.Statement{SQL: db.sql(insertManySQL), Args: ready.args()})
 	}
-	return []txmsg.Statement{{SQL: db.sql(insertManySQL), Args: []any{
-		destinations, ids, topics, keys, types, sequences, objects, bodies, delays,
-	}}}
+	if len(delayed.ids) > 0 {
+		statements = append(statements, txmsg.Statement{SQL: db.sql(insertDelayedSQL), Args: append(delayed.args(), delayed.delays)})
+	}
+	return statements
+}
+
+// written are entries as the columns of an INSERT.
+type written struct {
+	destinations, ids, topics, keys, types []string
+	sequences                              []*int64
+	headers                                []*string
+	bodies                                 [][]byte
+	delays                                 []int64
+}
+
+func (w *written) add(entry localtable.Entry) {
+	m := entry.Message
+	w.destinations, w.ids, w.topics = append(w.destinations, entry.Destination), append(w.ids, m.ID), append(w.topics, m.Topic)
+	w.keys, w.types, w.sequences = append(w.keys, m.Key), append(w.types, m.Type), append(w.sequences, sequence(m))
+	w.headers, w.bodies, w.delays = append(w.headers, headers(m)), append(w.bodies, body(m)), append(w.delays, microseconds(m.Delay))
+}
+
+func (w *written) args() []any {
+	return []any{w.destinations, w.ids, w.topics, w.keys, w.types, w.sequences, w.headers, w.bodies}
+}
+
+func (w *written) only() []any {
+	return []any{w.destinations[0], w.ids[0], w.topics[0], w.keys[0], w.types[0], w.sequences[0], w.headers[0], w.bodies[0]}
 }
 
 // sequence is null when it is not used, which costs no space.
@@ -79,4 +106,29 @@ func body(m txmsg.Message) []byte {
 // microseconds rounds up: what is due in less is not due at once.
 func microseconds(d time.Duration) int64 {
 	return int64((d + time.Microsecond - 1) / time.Microsecond)
+}
+
+// decodeHeaders reads what headers wrote. Another language's program may have put in what is no text: a value arrives as
+// its JSON then, since one odd row must not stop the batch it is in.
+func decodeHeaders(object []byte) map[string]string {
+	if object == nil {
+		return nil
+	}
+	var texts map[string]string
+	if json.Unmarshal(object, &texts) == nil {
+		return texts
+	}
+	var values map[string]json.RawMessage
+	if json.Unmarshal(object, &values) != nil {
+		return nil
+	}
+	texts = make(map[string]string, len(values))
+	for name, value := range values {
+		var words string
+		if json.Unmarshal(value, &words) != nil {
+			words = string(value)
+		}
+		texts[name] = words
+	}
+	return texts
 }

@@ -16,47 +16,49 @@ const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('e
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
 
 // readSQL takes the ready rows first from the front of every lane: those were written about the same time, so they stand
-// on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Rows
+// on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Held rows
 // whose time has come get at most half of the batch, or what ready rows leave.
 //
 // Of what stands before a row of the same key, only a row that is read with it lets it go, and of the failed ones only a
-// retry can be read. "EXISTS (… holds)" over the whole table spares the question where nothing has failed.
+// retry can be read. Asking first whether anything failed at all spares the question about every row.
 const readSQL = `
 WITH due AS MATERIALIZED (
-    SELECT d.lane, d.state, d.seq
-    FROM unnest($2::smallint[]) WITH ORDINALITY AS l (lane, place) CROSS JOIN LATERAL (
-        SELECT m.lane, m.state, m.seq FROM txmsg_message m
-        WHERE m.destination = $1 AND m.lane = l.lane AND m.state IN ('waiting', 'retry') AND m.due_at <= (SELECT clock_timestamp())
-        ORDER BY m.due_at LIMIT $3) d
+    SELECT d.seq
+    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
+        SELECT h.seq FROM txmsg_held h
+        WHERE h.destination = $1 AND h.lane = l.lane AND h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
+        ORDER BY h.due_at LIMIT $3) d
     LIMIT $3
 ), ready AS MATERIALIZED (
     (SELECT r.*
     FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
-        SELECT m.* FROM txmsg_message m
-        WHERE m.destination = $1 AND m.state = 'ready' AND m.lane = l.lane
+        SELECT m.* FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane
         ORDER BY m.seq LIMIT $4) r)
     UNION ALL
     (SELECT r.*
     FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
-        SELECT m.* FROM txmsg_message m
-        WHERE m.destination = $1 AND m.state = 'ready' AND m.lane = l.lane
+        SELECT m.* FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane
         ORDER BY m.seq OFFSET $4 LIMIT $3) r)
     LIMIT $3 - least((SELECT count(*) FROM due), greatest($3 / 2, 1))
 ), again AS MATERIALIZED (
-    SELECT d.lane, d.state, d.seq FROM due d LIMIT $3 - (SELECT count(*) FROM ready)
+    SELECT d.seq FROM due d LIMIT $3 - (SELECT count(*) FROM ready)
 ), picked AS (
-    SELECT * FROM ready
+    SELECT r.lane, r.seq, r.revision, 'ready' AS state, r.id, r.topic, r.key, r.type, r.sequence, r.headers, r.body,
+        false AS delayed, r.attempts, r.created_at
+    FROM ready r
     UNION ALL
-    SELECT m.* FROM again a JOIN txmsg_message m ON m.destination = $1 AND m.state = a.state AND m.lane = a.lane AND m.seq = a.seq
+    SELECT h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
+        h.delayed, h.attempts, h.created_at
+    FROM again a JOIN txmsg_held h ON h.seq = a.seq
 )
 SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
     p.delayed, p.attempts, p.created_at,
     p.key <> '' AND NOT p.delayed AND (
-        (SELECT EXISTS (SELECT FROM txmsg_message f WHERE f.holds)) AND EXISTS (
-            SELECT FROM txmsg_message f
+        (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.holds)) AND EXISTS (
+            SELECT FROM txmsg_held f
             WHERE f.destination = $1 AND f.key = p.key AND f.holds AND f.seq < p.seq AND f.seq NOT IN (SELECT a.seq FROM again a))
-        OR (SELECT EXISTS (SELECT FROM txmsg_message f WHERE f.state = 'parked')) AND EXISTS (
-            SELECT FROM txmsg_message f
+        OR (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.state = 'parked')) AND EXISTS (
+            SELECT FROM txmsg_held f
             WHERE f.lane = p.lane AND f.destination = $1 AND f.key = p.key AND f.state = 'parked' AND f.seq < p.seq))
 FROM picked p
 ORDER BY p.seq`
@@ -91,32 +93,32 @@ func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
 		m := &row.Message
 		var revision int64
 		var state string
-		err := found.Scan(&row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &m.Headers,
+		var headers []byte
+		err := found.Scan(&row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
 			&m.Body, &row.Delayed, &row.Attempts, &row.Created, &row.Follower)
 		row.Revision = pack(revision, state)
+		m.Headers = decodeHeaders(headers)
 		return row, err
 	}
 }
 
-// The states in which a row can be read. A row is found again by its state, which is a part of the primary key; a Row has
-// no field for it, so it travels in the revision, which still grows with every change.
-var readable = [...]string{"ready", "waiting", "retry"}
-
-const stateRetry = 2
+// The states in which a row can be read. A Row has no field for the state, which tells the table that the row stands in, so
+// it travels in the revision, which still grows with every change.
+const (
+	stateReady = iota
+	stateWaiting
+	stateRetry
+)
 
 func pack(revision int64, state string) int64 {
-	for code, name := range readable {
-		if name == state {
-			return revision<<2 | int64(code)
-		}
+	switch state {
+	case "waiting":
+		return revision<<2 | stateWaiting
+	case "retry":
+		return revision<<2 | stateRetry
+	default:
+		return revision<<2 | stateReady
 	}
-	return -1
 }
 
-func unpack(packed int64) (revision int64, state string) {
-	code := packed & 3
-	if packed < 0 || code >= int64(len(readable)) {
-		return -1, ""
-	}
-	return packed >> 2, readable[code]
-}
+func unpack(packed int64) (revision, state int64) { return packed >> 2, packed & 3 }

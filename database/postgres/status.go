@@ -10,12 +10,16 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// statusSQL asks for the oldest ready row at the front of every lane, and goes from destination to destination to know
+// oldestSQL asks for the oldest ready row at the front of every lane, and goes from destination to destination to know
 // them.
 const (
-	countSQL = `SELECT count(*) FILTER (WHERE state = 'ready'), count(*) FILTER (WHERE state = 'waiting'),
-    count(*) FILTER (WHERE state = 'retry'), count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead')
-FROM txmsg_message`
+	countReadySQL = `SELECT count(*) FROM txmsg_message`
+
+	countHeldSQL = `SELECT count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'retry'),
+    count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead')
+FROM (SELECT state FROM txmsg_held WHERE state IN ('waiting', 'retry') UNION ALL
+    SELECT 'parked' FROM txmsg_held WHERE state = 'parked' UNION ALL
+    SELECT 'dead' FROM txmsg_held WHERE state = 'dead') h`
 
 	oldestSQL = `
 WITH RECURSIVE d (destination) AS (
@@ -26,11 +30,10 @@ WITH RECURSIVE d (destination) AS (
 ), unsent (since) AS (
     SELECT f.created_at FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l CROSS JOIN LATERAL (
         SELECT m.created_at FROM txmsg_message m
-        WHERE m.destination = d.destination AND m.state = 'ready' AND m.lane = l.lane ORDER BY m.seq LIMIT 1) f
+        WHERE m.destination = d.destination AND m.lane = l.lane ORDER BY m.seq LIMIT 1) f
     UNION ALL
-    SELECT CASE m.state WHEN 'waiting' THEN m.due_at ELSE m.created_at END
-    FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l JOIN txmsg_message m
-        ON m.destination = d.destination AND m.lane = l.lane AND m.state IN ('waiting', 'retry') AND m.due_at <= (SELECT clock_timestamp())
+    SELECT CASE h.state WHEN 'waiting' THEN h.due_at ELSE h.created_at END
+    FROM txmsg_held h WHERE h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
 )
 SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since), interval '0')), 0)::float8 FROM unsent`
 )
@@ -40,8 +43,9 @@ func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 	var status localtable.Status
 	err := db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(planSQL)
-		batch.Queue(db.sql(countSQL)).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&status.Ready, &status.Waiting, &status.Retry, &status.Parked, &status.Dead)
+		batch.Queue(db.sql(countReadySQL)).QueryRow(func(row pgx.Row) error { return row.Scan(&status.Ready) })
+		batch.Queue(db.sql(countHeldSQL)).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&status.Waiting, &status.Retry, &status.Parked, &status.Dead)
 		})
 		batch.Queue(db.sql(oldestSQL)).QueryRow(func(row pgx.Row) error {
 			var age float64

@@ -23,7 +23,8 @@ func TestLocalTableStore(t *testing.T) {
 		return tabletest.Harness[pgx.Tx]{
 			Store: b, Lanes: localtable.Lanes,
 			Age: func(t testing.TB, id string, by time.Duration) {
-				b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
+				b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
+				b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
 			},
 			AgeDelivered: func(t testing.TB, by time.Duration) {
 				b.exec(t, `UPDATE txmsg_delivered SET delivered_at = delivered_at - $1::interval`, by)
@@ -32,7 +33,7 @@ func TestLocalTableStore(t *testing.T) {
 				b.exec(t, `UPDATE txmsg_instance SET expires_at = clock_timestamp() WHERE owner = $1`, owner)
 			},
 			Errors: func(t testing.TB, id string) []string {
-				return query[[]string](t, b, `SELECT coalesce(array_agg(e->>'error'), '{}') FROM txmsg_message, jsonb_array_elements(errors) e WHERE id = $1`, id)
+				return query[[]string](t, b, `SELECT coalesce(array_agg(e->>'error'), '{}') FROM txmsg_held, jsonb_array_elements(errors) e WHERE id = $1`, id)
 			},
 		}
 	})

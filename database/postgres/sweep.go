@@ -17,20 +17,18 @@ WITH RECURSIVE k (lane, destination, key) AS (
     FROM unnest($2::smallint[], $3::bigint[]) AS mine (lane, epoch)
         JOIN txmsg_lane l ON l.lane = mine.lane AND l.owner = $1 AND l.epoch = mine.epoch
         CROSS JOIN LATERAL (
-            SELECT m.lane, m.destination, m.key FROM txmsg_message m
+            SELECT m.lane, m.destination, m.key FROM txmsg_held m
             WHERE m.lane = l.lane AND m.state = 'parked'
             ORDER BY m.destination, m.key LIMIT 1) p
     UNION ALL
     SELECT p.lane, p.destination, p.key
     FROM k CROSS JOIN LATERAL (
-        SELECT m.lane, m.destination, m.key FROM txmsg_message m
+        SELECT m.lane, m.destination, m.key FROM txmsg_held m
         WHERE m.lane = k.lane AND m.state = 'parked' AND (m.destination, m.key) > (k.destination, k.key)
         ORDER BY m.destination, m.key LIMIT 1) p
 ), next AS MATERIALIZED (
     SELECT n.* FROM k CROSS JOIN LATERAL (` + freeSQL + ` LIMIT $4) n LIMIT $4
-)
-UPDATE txmsg_message m SET state = 'ready', revision = m.revision + 1 FROM next n
-WHERE ` + freeIs
+), ` + freeNextSQL
 
 // Sweep implements [localtable.Store].
 func (db *DB) Sweep(ctx context.Context, owner string, lanes []localtable.Lane, limit int) (int, error) {

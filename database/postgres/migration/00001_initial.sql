@@ -1,51 +1,67 @@
 -- +goose Up
 
--- Messages that the brokers do not have yet. A delivered row leaves the table.
---
--- The primary key is the relay's path as well: the ready rows of a lane stand together in the order of writing, and rows in
--- other states do not stand among them. seq alone is unique too, by its sequence.
+-- Messages that are ready to be sent. A row that is delivered, fails or has to wait leaves the table, so that nothing stands
+-- between the ready rows of a lane, and a transaction that writes one pays for one index and no check.
 CREATE TABLE txmsg_message (
-    seq         bigint GENERATED ALWAYS AS IDENTITY,
-    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    due_at      timestamptz,                            -- of waiting and retry
-    sequence    bigint,                                 -- the aggregate's own version
-    revision    integer     NOT NULL DEFAULT 0,         -- grows with every change of the row
-    attempts    integer     NOT NULL DEFAULT 0,
+    seq         bigint       GENERATED ALWAYS AS IDENTITY, -- the order of writing
+    created_at  timestamptz  NOT NULL DEFAULT clock_timestamp(),
+    sequence    bigint,                                    -- the aggregate's own version
+    revision    integer      NOT NULL DEFAULT 0,           -- grows with every change of the row
+    attempts    integer      NOT NULL DEFAULT 0,
     -- A key has one lane; rows without a key are spread.
-    lane        smallint    NOT NULL GENERATED ALWAYS AS (
+    lane        smallint     NOT NULL GENERATED ALWAYS AS (
         get_byte(decode(md5(destination || '/' || CASE key WHEN '' THEN id ELSE key END), 'hex'), 0) & 63
     ) STORED,
-    delayed     boolean     NOT NULL DEFAULT false,     -- written with a delay: outside the order of its key
-    holds       boolean     NOT NULL DEFAULT false,     -- failed, and later rows of its key wait behind it
-    state       text        NOT NULL DEFAULT 'ready',
-    destination text        NOT NULL DEFAULT 'default', -- who is to get it: the name of a broker in the relay's configuration
-    id          text        NOT NULL DEFAULT gen_random_uuid()::text,
-    topic       text        NOT NULL,
-    key         text        NOT NULL DEFAULT '',
-    type        text        NOT NULL DEFAULT '',
-    headers     jsonb,                                  -- an object of texts
-    errors      jsonb,                                  -- of the last attempts, oldest first
-    body        bytea       NOT NULL,
-    PRIMARY KEY (destination, state, lane, seq),
-    CONSTRAINT txmsg_message_state CHECK (state IN ('ready', 'waiting', 'retry', 'parked', 'dead')),
-    CONSTRAINT txmsg_message_due CHECK (state NOT IN ('waiting', 'retry') OR due_at IS NOT NULL),
-    CONSTRAINT txmsg_message_delayed CHECK (state <> 'waiting' OR delayed),
-    CONSTRAINT txmsg_message_key CHECK (octet_length(key) <= 255 AND octet_length(destination) <= 255),
-    CONSTRAINT txmsg_message_headers CHECK (
-        jsonb_typeof(headers) = 'object' AND NOT jsonb_path_exists(headers, '$.* ? (@.type() != "string")')
-    )
+    destination varchar(255) NOT NULL DEFAULT 'default',   -- who is to get it: a name in the relay's configuration
+    id          text         NOT NULL DEFAULT gen_random_uuid()::text,
+    topic       text         NOT NULL,
+    key         varchar(255) NOT NULL DEFAULT '',
+    type        text         NOT NULL DEFAULT '',
+    headers     jsonb,                                     -- an object of texts
+    errors      jsonb,                                     -- of earlier attempts, oldest first
+    body        bytea        NOT NULL,
+    PRIMARY KEY (destination, lane, seq)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_insert_scale_factor = 1,
     autovacuum_analyze_scale_factor = 0.1,
     autovacuum_analyze_threshold = 2000,
     autovacuum_vacuum_cost_delay = 0
 );
 
--- Rows that never failed and never waited are in none of these.
-CREATE INDEX txmsg_message_due ON txmsg_message (destination, lane, due_at) WHERE state IN ('waiting', 'retry');
-CREATE INDEX txmsg_message_holds ON txmsg_message (destination, key, seq) WHERE holds;
-CREATE INDEX txmsg_message_parked ON txmsg_message (lane, destination, key, seq) WHERE state = 'parked';
+-- Messages that are not ready: they wait for their time (waiting, retry), for an earlier one of their key (parked) or for a
+-- person (dead). A row keeps its seq when it comes and goes.
+CREATE TABLE txmsg_held (
+    seq         bigint       PRIMARY KEY DEFAULT nextval('txmsg_message_seq_seq'),
+    created_at  timestamptz  NOT NULL DEFAULT clock_timestamp(),
+    due_at      timestamptz,                               -- of waiting and retry
+    sequence    bigint,
+    revision    integer      NOT NULL DEFAULT 0,
+    attempts    integer      NOT NULL DEFAULT 0,
+    lane        smallint     NOT NULL GENERATED ALWAYS AS (
+        get_byte(decode(md5(destination || '/' || CASE key WHEN '' THEN id ELSE key END), 'hex'), 0) & 63
+    ) STORED,
+    delayed     boolean      NOT NULL DEFAULT true,        -- written with a delay: outside the order of its key
+    holds       boolean      NOT NULL DEFAULT false,       -- it failed, and later rows of its key wait behind it
+    state       text         NOT NULL DEFAULT 'waiting',
+    destination varchar(255) NOT NULL DEFAULT 'default',
+    id          text         NOT NULL DEFAULT gen_random_uuid()::text,
+    topic       text         NOT NULL,
+    key         varchar(255) NOT NULL DEFAULT '',
+    type        text         NOT NULL DEFAULT '',
+    headers     jsonb,
+    errors      jsonb,
+    body        bytea        NOT NULL,
+    CHECK (state IN ('waiting', 'retry', 'parked', 'dead')),
+    CHECK (state NOT IN ('waiting', 'retry') OR due_at IS NOT NULL),
+    CHECK (NOT holds OR state IN ('retry', 'dead') AND key <> '' AND NOT delayed)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX txmsg_held_due ON txmsg_held (destination, lane, due_at) WHERE state IN ('waiting', 'retry');
+CREATE INDEX txmsg_held_holds ON txmsg_held (destination, key, seq) WHERE holds;
+CREATE INDEX txmsg_held_parked ON txmsg_held (lane, destination, key, seq) WHERE state = 'parked';
+CREATE INDEX txmsg_held_dead ON txmsg_held (seq) WHERE state = 'dead';
 
 -- What was delivered and is kept for a while, one partition a day. The default partition is the net for a day that nobody
 -- has made a partition for.
@@ -146,4 +162,4 @@ CREATE TABLE txmsg_dead_letter (
 CREATE UNIQUE INDEX txmsg_dead_letter_message ON txmsg_dead_letter (md5(consumer), md5(message_id));
 
 -- +goose Down
-DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_message;
+DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_held, txmsg_message;

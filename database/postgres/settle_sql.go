@@ -1,0 +1,80 @@
+package postgres
+
+// The statements of a settlement. $1 is the owner; $2 to $6 are the columns of results: of those, only the rows of lanes
+// that the owner holds in the epoch given, and with the revision that was read.
+const (
+	// FOR NO KEY UPDATE: two settlements of a lane run one after the other.
+	lockLanesSQL = `SELECT FROM txmsg_lane WHERE lane = ANY ($1::smallint[]) AND owner = $2 ORDER BY lane FOR NO KEY UPDATE`
+
+	resultSQL = `unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
+    AS r (lane, epoch, destination, seq, revision)
+    JOIN txmsg_lane l ON l.lane = r.lane AND l.owner = $1 AND l.epoch = r.epoch`
+
+	// The lane is named although seq would do: the row of a lane that was lost is not to be found by a wrong one.
+	isReady = ` WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision`
+	isHeld  = ` WHERE m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision`
+
+	deleteReadySQL = `DELETE FROM txmsg_message m USING ` + resultSQL + isReady
+	deleteHeldSQL  = `DELETE FROM txmsg_held m USING ` + resultSQL + isHeld
+
+	archiveReadySQL = `WITH gone AS (` + deleteReadySQL + ` RETURNING m.*)` + archiveSQL
+	archiveHeldSQL  = `WITH gone AS (` + deleteHeldSQL + ` RETURNING m.*)` + archiveSQL
+	archiveSQL      = `
+INSERT INTO txmsg_delivered (seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
+SELECT seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
+
+	// failureSQL are results with more columns: $7 to $9; $10 is how many errors are kept, $11 whether the dead hold their key.
+	failureSQL = `unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
+    AS r (lane, epoch, destination, seq, revision, after, error, class)
+    JOIN txmsg_lane l ON l.lane = r.lane AND l.owner = $1 AND l.epoch = r.epoch`
+
+	failReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + failureSQL + isReady + `
+    RETURNING m.*, r.after, r.error, r.class)
+INSERT INTO txmsg_held (state, due_at, attempts, revision, delayed, holds, errors,
+    seq, created_at, sequence, destination, id, topic, key, type, headers, body)
+SELECT CASE WHEN m.after IS NULL THEN 'dead' ELSE 'retry' END, clock_timestamp() + m.after * interval '1 microsecond',
+    m.attempts + 1, m.revision + 1, false, m.key <> '' AND (m.after IS NOT NULL OR $11), ` + historySQL + `m.error, m.class` + historyEnd + `,
+    m.seq, m.created_at, m.sequence, m.destination, m.id, m.topic, m.key, m.type, m.headers, m.body
+FROM gone m`
+
+	failHeldSQL = `UPDATE txmsg_held m SET
+    state = CASE WHEN r.after IS NULL THEN 'dead' ELSE 'retry' END, due_at = clock_timestamp() + r.after * interval '1 microsecond',
+    attempts = m.attempts + 1, revision = m.revision + 1,
+    holds = m.key <> '' AND NOT m.delayed AND (r.after IS NOT NULL OR $11), errors = ` + historySQL + `r.error, r.class` + historyEnd + `
+FROM ` + failureSQL + isHeld
+
+	historySQL = `CASE WHEN $10 > 0 THEN jsonb_path_query_array(
+        coalesce(m.errors, '[]') || (SELECT jsonb_build_object('at', clock_timestamp(), 'error', e.error, 'class', e.class) FROM (SELECT `
+	historyEnd = `) AS e (error, class)),
+        '$[last - $n to last]', jsonb_build_object('n', $10 - 1)) END`
+
+	behindFailed = ` AND EXISTS (SELECT FROM txmsg_held f
+    WHERE f.destination = m.destination AND f.key = m.key AND f.holds AND f.seq < m.seq)`
+
+	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + resultSQL + isReady + behindFailed + ` RETURNING m.*)
+INSERT INTO txmsg_held (state, delayed, revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
+SELECT 'parked', false, revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
+
+	parkHeldSQL = `UPDATE txmsg_held m SET state = 'parked', due_at = NULL, holds = false, revision = m.revision + 1
+FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + behindFailed
+
+	unparkSQL = `WITH next AS MATERIALIZED (
+    SELECT n.* FROM (SELECT DISTINCT lane, epoch, destination, key
+            FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[]) AS k (lane, epoch, destination, key)) k
+        JOIN txmsg_lane l ON l.lane = k.lane AND l.owner = $1 AND l.epoch = k.epoch
+        CROSS JOIN LATERAL (` + freeSQL + ` LIMIT $6) n
+), ` + freeNextSQL
+
+	// freeSQL are the parked rows of key k before which nothing has failed, in order.
+	freeSQL = `SELECT p.seq FROM txmsg_held p
+        WHERE p.lane = k.lane AND p.destination = k.destination AND p.key = k.key AND p.state = 'parked'
+            AND p.seq < coalesce((SELECT min(f.seq) FROM txmsg_held f
+                WHERE f.destination = k.destination AND f.key = k.key AND f.holds), 9223372036854775807)
+        ORDER BY p.seq`
+
+	// freeNextSQL makes the rows of next ready.
+	freeNextSQL = `gone AS (DELETE FROM txmsg_held m USING next n WHERE m.seq = n.seq AND m.state = 'parked' RETURNING m.*)
+INSERT INTO txmsg_message (revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
+OVERRIDING SYSTEM VALUE
+SELECT revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
+)
