@@ -78,7 +78,7 @@ func (w *work[Tx]) judge(ctx context.Context, transact func(context.Context) (pr
 		return result{away, err, brokerAway}
 	case errors.Is(err, txmsg.ErrClosed):
 		return result{away, err, messengerEnded}
-	case !p.entered:
+	case !p.entered, errors.Is(err, errStuck):
 		return result{away, err, databaseAway}
 	}
 	// The handler's error may be the database's: it is the handler's fault only if the database answers.
@@ -114,7 +114,7 @@ func (w *work[Tx]) marked(ctx context.Context, fn func(ctx context.Context, tx T
 		defer cancel(nil)
 		stuck := time.AfterFunc(timeout, func() { cancel(errStuck) })
 		defer stuck.Stop()
-		return r.messenger.Transact(ctx, func(ctx context.Context, tx Tx, out txmsg.Publisher) error {
+		err := r.messenger.Transact(ctx, func(ctx context.Context, tx Tx, out txmsg.Publisher) error {
 			p = progress{}
 			first, err := r.store.Mark(ctx, tx, r.cfg.Name, id)
 			switch {
@@ -130,6 +130,10 @@ func (w *work[Tx]) marked(ctx context.Context, fn func(ctx context.Context, tx T
 			p.entered = true
 			return fn(ctx, tx, out)
 		})
+		if err != nil && errors.Is(context.Cause(ctx), errStuck) {
+			return fmt.Errorf("%w: %w", errStuck, err)
+		}
+		return err
 	})
 	if errors.Is(err, errAbandoned) {
 		return progress{}, err // the goroutine left behind may still write p
@@ -137,7 +141,7 @@ func (w *work[Tx]) marked(ctx context.Context, fn func(ctx context.Context, tx T
 	return p, err
 }
 
-// handle calls the handler under its time limit; a panic becomes an error with its stack.
+// handle calls the handler under its time limit.
 func (w *work[Tx]) handle(ctx context.Context, tx Tx, out txmsg.Publisher) (err error) {
 	r := w.run
 	w.enter()
@@ -150,9 +154,6 @@ func (w *work[Tx]) handle(ctx context.Context, tx Tx, out txmsg.Publisher) (err 
 	begin := time.Now()
 	defer func() {
 		r.metrics.duration.Record(context.WithoutCancel(ctx), time.Since(begin).Seconds(), w.labels)
-		if value := recover(); value != nil {
-			err = newPanicError(value)
-		}
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}

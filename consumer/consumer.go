@@ -71,7 +71,7 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 	}
 	// A subscriber that cannot go on stops the rest too, by the same rules.
 	cancel()
-	r.calls.Wait()
+	r.wait()
 	close(r.drained)
 	background.Wait()
 	if left := r.leftBehind(); left != nil {

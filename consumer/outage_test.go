@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/consumer"
 	"github.com/txmsg/txmsg-go/consumer/storetest"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -28,7 +29,7 @@ func TestOutage(t *testing.T) {
 			n := b.start(t, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
 				return b.apply(tx)
 			})
-			settled(5 * time.Hour)
+			settled(20 * time.Minute)
 			require.Zero(t, b.applied.Load())
 			require.Equal(t, 1, b.logs.count("consumer waits"))
 			require.Zero(t, b.logs.count("consumer goes on"))
@@ -87,6 +88,23 @@ func TestOutage(t *testing.T) {
 		})
 	})
 
+	t.Run("a commit that hangs is given up and run again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup()
+			b.cfg.Attempts, b.cfg.HandlerTimeout = 1, 10*time.Second
+			b.messenger.hang = 2
+			b.publish(t, message("1"))
+			n := b.start(t, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
+				<-time.After(9 * time.Second)
+				return b.apply(tx)
+			})
+			settled(2 * time.Minute)
+			require.EqualValues(t, 1, b.applied.Load())
+			require.Empty(t, b.store.Letters(group))
+			n.stop(t)
+		})
+	})
+
 	for _, committed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("an unclear commit is run again (it committed: %v)", committed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,16 +146,38 @@ func TestOutage(t *testing.T) {
 			b.publish(t, message("1"))
 			var calls atomic.Int64
 			n := b.start(t, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
-				if calls.Add(1) == 1 {
+				switch calls.Add(1) {
+				case 1:
 					return fmt.Errorf("publish: %w", txmsg.ErrOutage)
+				case 2:
+					return fmt.Errorf("publish: %w", txmsg.ErrClosed)
 				}
 				return b.apply(tx)
 			})
 			settled(time.Minute)
-			require.EqualValues(t, 2, calls.Load())
+			require.EqualValues(t, 3, calls.Load())
 			require.EqualValues(t, 1, b.applied.Load())
 			require.Empty(t, b.store.Letters(group))
 			n.stop(t)
+		})
+	})
+
+	t.Run("a driver that panics spends no attempt and harms nobody", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup()
+			b.cfg.Attempts = 1
+			s := &panics{Memory: &b.store}
+			c, err := consumer.New(&b.messenger, s, b.broker.Subscriber(group, topic), func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
+				return b.apply(tx)
+			}, b.cfg)
+			require.NoError(t, err)
+			b.publish(t, message("1"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, c.Run(ctx))
+			require.EqualValues(t, 3, s.calls.Load())
+			require.EqualValues(t, 1, b.applied.Load())
+			require.Empty(t, b.store.Letters(group))
 		})
 	})
 
@@ -190,4 +230,17 @@ func TestOutage(t *testing.T) {
 			n.stop(t)
 		})
 	})
+}
+
+// panics is a store whose first Marks panic.
+type panics struct {
+	*storetest.Memory
+	calls atomic.Int64
+}
+
+func (p *panics) Mark(ctx context.Context, tx *storetest.Tx, name, messageID string) (bool, error) {
+	if p.calls.Add(1) < 3 {
+		panic("a driver's mistake")
+	}
+	return p.Memory.Mark(ctx, tx, name, messageID)
 }

@@ -35,6 +35,8 @@ func TestRetry(t *testing.T) {
 				}
 				times = append(times, time.Now())
 				tx.OnCommit(func() { t.Error("a failed attempt was committed") })
+				require.Equal(t, "1", string(m.Body), "what an attempt does to its message stays with it")
+				m.Body[0], m.Headers["Trace"] = 'x', "x"
 				return fmt.Errorf("attempt %d", len(times))
 			})
 			settled(10 * time.Minute)

@@ -15,11 +15,11 @@ type run[Tx any] struct {
 	cancelled chan struct{}   // DrainTimeout has passed
 	abandoned chan struct{}   // what still runs is left behind
 	drained   chan struct{}   // no delivery is under way any more
-	calls     sync.WaitGroup
-
-	mu      sync.Mutex
-	left    []string // IDs of messages left behind
-	waiting int      // deliveries that wait for something that is away
+	mu        sync.Mutex
+	calls     int           // deliveries under way
+	idle      chan struct{} // closed when the last of them ends; nil: nobody asks
+	left      []string      // IDs of messages left behind
+	waiting   int           // deliveries that wait for something that is away
 }
 
 func newRun[Tx any](c *Consumer[Tx], stopping <-chan struct{}) *run[Tx] {
@@ -31,18 +31,49 @@ func newRun[Tx any](c *Consumer[Tx], stopping <-chan struct{}) *run[Tx] {
 
 // deliver is what the subscriber calls.
 func (r *run[Tx]) deliver(ctx context.Context, d txmsg.Delivery) error {
-	if closed(r.stopping) {
+	if !r.begin() {
 		return errStopping
 	}
-	r.calls.Add(1)
-	defer r.calls.Done()
+	defer r.end()
 	w := newWork(r, d)
 	r.metrics.inFlight.Add(ctx, 1, w.labels)
 	defer r.metrics.inFlight.Add(ctx, -1, w.labels)
 	return w.process(ctx)
 }
 
-// call runs f in a goroutine of its own, so that one that ignores the end of its context can be left behind.
+// begin refuses deliveries once the run is to end, so that wait has seen the last of them.
+func (r *run[Tx]) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if closed(r.stopping) {
+		return false
+	}
+	r.calls++
+	return true
+}
+
+func (r *run[Tx]) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls--; r.calls == 0 && r.idle != nil {
+		close(r.idle)
+	}
+}
+
+// wait waits for the deliveries under way, after the run is to end.
+func (r *run[Tx]) wait() {
+	r.mu.Lock()
+	if r.calls == 0 {
+		r.mu.Unlock()
+		return
+	}
+	r.idle = make(chan struct{})
+	r.mu.Unlock()
+	<-r.idle
+}
+
+// call runs f in a goroutine of its own, so that one that ignores the end of its context can be left behind. A panic becomes
+// an error with its stack, after it has rolled back what f had begun.
 func (r *run[Tx]) call(ctx context.Context, messageID string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

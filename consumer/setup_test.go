@@ -95,6 +95,7 @@ type messenger struct {
 	mu        sync.Mutex
 	published []txmsg.Message
 	fail      []error // of the next transactions, before they begin
+	hang      int     // how many of the next commits wait for the end of their context
 }
 
 func (m *messenger) Transact(ctx context.Context, fn func(ctx context.Context, tx *storetest.Tx, out txmsg.Publisher) error) error {
@@ -116,6 +117,13 @@ func (m *messenger) nextFailure() error {
 	return err
 }
 
+func (m *messenger) hangs() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hang--
+	return m.hang >= 0
+}
+
 func (m *messenger) messages() []txmsg.Message {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +136,11 @@ type attempt struct {
 	tx        *storetest.Tx
 }
 
-func (a *attempt) Prepare(context.Context) ([]txmsg.Statement, error) {
+func (a *attempt) Prepare(ctx context.Context) ([]txmsg.Statement, error) {
+	if a.messenger.hangs() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	a.tx.OnCommit(func() {
 		a.messenger.mu.Lock()
 		defer a.messenger.mu.Unlock()

@@ -90,7 +90,7 @@ func TestShutdown(t *testing.T) {
 			b.publish(t, message("1"))
 			n := b.start(t, func(ctx context.Context, _ *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
 				<-ctx.Done()
-				return fmt.Errorf("stopped: %w", context.Cause(ctx))
+				return consumer.Permanent(fmt.Errorf("stopped: %w", context.Cause(ctx)))
 			})
 			begin := time.Now()
 			n.stop(t)
@@ -134,6 +134,20 @@ func TestShutdown(t *testing.T) {
 			settled(time.Minute)
 			requireStopsAtOnce(t, n)
 			require.Equal(t, 1, b.pending())
+		})
+	})
+
+	t.Run("a subscriber that cannot go on does not cut the handlers off", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup()
+			broken := errors.New("no such topic")
+			c, err := consumer.New(&b.messenger, &b.store, failsBeside{broken}, func(_ context.Context, tx *storetest.Tx, _ txmsg.Message, _ txmsg.Publisher) error {
+				<-time.After(5 * time.Second)
+				return b.apply(tx)
+			}, b.cfg)
+			require.NoError(t, err)
+			require.ErrorIs(t, c.Run(t.Context()), broken)
+			require.EqualValues(t, 1, b.applied.Load())
 		})
 	})
 
@@ -197,4 +211,13 @@ func (s *takesBack) Run(ctx context.Context, deliver func(context.Context, txmsg
 	s.answer = deliver(delivery, txmsg.Delivery{Message: message("1")})
 	<-ctx.Done()
 	return nil
+}
+
+// failsBeside fails while a delivery is under way.
+type failsBeside struct{ err error }
+
+func (s failsBeside) Run(ctx context.Context, deliver func(context.Context, txmsg.Delivery) error) error {
+	go func() { _ = deliver(context.WithoutCancel(ctx), txmsg.Delivery{Message: message("1")}) }()
+	<-time.After(time.Second)
+	return s.err
 }

@@ -6,16 +6,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/txmsg/txmsg-go/txmsg"
 )
-
-// continueTrace makes the span that the publisher wrote into the headers the parent.
-func continueTrace(ctx context.Context, m txmsg.Message) context.Context {
-	return otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier(m.Headers))
-}
 
 // startSpan starts the span of one attempt; what the handler publishes continues it.
 func (w *work[Tx]) startSpan(ctx context.Context) (context.Context, func(result)) {

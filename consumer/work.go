@@ -48,7 +48,7 @@ func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
 // process returns nil when the message may be acknowledged: it has taken effect, or it is buried.
 func (w *work[Tx]) process(ctx context.Context) error {
 	defer w.goOn()
-	ctx = continueTrace(ctx, w.delivery.Message)
+	ctx = txmsg.ExtractTrace(ctx, w.delivery.Message)
 	if err := w.readable(); err != nil {
 		w.remember(err)
 		return w.bury(ctx)
@@ -107,7 +107,6 @@ func (w *work[Tx]) waitFor(ctx context.Context, why reason, err error) bool {
 	r := w.run
 	r.mu.Lock()
 	if w.waiting == "" {
-		w.wait.Reset()
 		r.metrics.waiting.Add(ctx, 1, w.labels)
 		if r.waiting++; r.waiting == 1 {
 			r.cfg.Logger.Warn("consumer waits", w.facts("reason", string(why), "error", err)...)

@@ -158,12 +158,13 @@ func containsAll(have, want []int64) bool {
 	return true
 }
 
-// hold keeps a deliver call until release is closed; a test that failed before does not hold it for ever.
+// hold keeps a deliver call until release is closed; a test that fails, which takes Patience, does not hold it for
+// ever.
 func (h Harness) hold(release <-chan struct{}) error {
 	select {
 	case <-release:
 		return nil
-	case <-time.After(h.Patience):
+	case <-time.After(2 * h.Patience):
 		return errRefused
 	}
 }
