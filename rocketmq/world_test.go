@@ -47,6 +47,7 @@ type answer struct {
 	state     primitive.LocalTransactionState
 	asked     *primitive.MessageExt
 	listener  primitive.TransactionListener
+	at        time.Time
 }
 
 func newWorld(t *testing.T) *world { return newWorldAt(t, services.RocketMQ(t)) }
@@ -122,7 +123,7 @@ func (l *watchedListener) CheckLocalTransaction(m *primitive.MessageExt) primiti
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()
 	id := m.GetProperty(txmsg.HeaderID)
-	l.world.answers[id] = append(l.world.answers[id], answer{l.name, state, m, l.TransactionListener})
+	l.world.answers[id] = append(l.world.answers[id], answer{l.name, state, m, l.TransactionListener, time.Now()})
 	return state
 }
 
@@ -206,12 +207,14 @@ func (w *world) receive(ctx context.Context, t *testing.T, topic string) <-chan 
 
 // inbox collects what arrives on the world's first topic.
 type inbox struct {
+	world *world
+
 	mu  sync.Mutex
 	ids []string
 }
 
 func (w *world) inbox(t *testing.T) *inbox {
-	in := &inbox{}
+	in := &inbox{world: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	deliveries := w.receive(ctx, t, w.topics[0])
 	done := make(chan struct{})
@@ -236,9 +239,21 @@ func (in *inbox) got() []string {
 	return slices.Clone(in.ids)
 }
 
-// await waits until each of ids has arrived.
+// await waits until each of ids has arrived. What did not comes with the answers to checks about it.
 func (in *inbox) await(t *testing.T, ids ...string) {
 	t.Helper()
+	defer func() {
+		if got := in.got(); t.Failed() {
+			for _, id := range ids {
+				if !slices.Contains(got, id) {
+					t.Logf("%s was not delivered; checks:", id)
+					for _, a := range in.world.checks(id) {
+						t.Logf("  %s %s: %d", a.at.Format(time.TimeOnly), a.messenger, a.state)
+					}
+				}
+			}
+		}
+	}()
 	missing := func() (missing []string) {
 		got := in.got()
 		for _, id := range ids {
