@@ -15,11 +15,12 @@ type run[Tx any] struct {
 	cancelled chan struct{}   // DrainTimeout has passed
 	abandoned chan struct{}   // what still runs is left behind
 	drained   chan struct{}   // no delivery is under way any more
-	mu        sync.Mutex
-	calls     int           // deliveries under way
-	idle      chan struct{} // closed when the last of them ends; nil: nobody asks
-	left      []string      // IDs of messages left behind
-	waiting   int           // deliveries that wait for something that is away
+
+	mu      sync.Mutex
+	calls   int           // deliveries under way
+	idle    chan struct{} // closed when the last of them ends; nil: nobody asks
+	left    []string      // IDs of messages left behind
+	waiting int           // deliveries that wait for something that is away
 }
 
 func newRun[Tx any](c *Consumer[Tx], stopping <-chan struct{}) *run[Tx] {
