@@ -29,6 +29,8 @@ type reader[Tx any] struct {
 	under     int       // batches under way
 	due       bool      // a wake-up or the poll asks for a look
 	full      bool      // the last look found as much as it asked for: there may be more
+	backlog   bool      // so it was when there was a lane to look at
+	rest      bool      // the last look left lanes out and did not find as much as it asked for
 	missed    bool      // lanes were busy at the last look
 	last      int       // rows of the last look
 	looked    time.Time // last
@@ -53,7 +55,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 	r.alarm = time.NewTimer(0)
 	defer r.alarm.Stop()
 	for ctx.Err() == nil {
-		for ctx.Err() == nil && (r.due || r.full) && r.mayLook() {
+		for ctx.Err() == nil && (r.due || r.full || r.rest) && r.mayLook() {
 			r.look(ctx, work)
 		}
 		select {
@@ -111,9 +113,16 @@ func (r *reader[Tx]) look(ctx, work context.Context) {
 // read returns due rows of idle lanes, and those lanes.
 func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	free, busy := r.relay.lanes.free(r.from)
-	r.due, r.missed, r.full = false, busy, false
+	r.due, r.missed, r.full, r.rest = false, busy, false, false
 	if len(free) == 0 {
 		return nil, nil
+	}
+	part := false
+	if r.backlog { // leave lanes to the batches that can go beside this one
+		slots := r.relay.cfg.Concurrency - r.under
+		share := (len(free) + slots - 1) / slots
+		part = share < len(free)
+		free = free[:share]
 	}
 	limit := pass.limit + min(r.skipped, (crowd-1)*pass.limit)
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -130,6 +139,8 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	r.trouble.worked()
 	r.last, r.skipped = len(rows), 0
 	r.full = len(rows) >= limit
+	r.backlog = r.full
+	r.rest = part && !r.full
 	used := map[int]bool{}
 	for _, row := range rows {
 		used[row.Lane] = true
@@ -154,7 +165,7 @@ func (r *reader[Tx]) finish(rep report) {
 	r.skipped = rep.skipped
 	switch {
 	case rep.changed == 0:
-		r.full = false
+		r.full, r.rest = false, false
 	case rep.recovered || r.missed:
 		r.due = true
 	}

@@ -147,6 +147,20 @@ func TestRelay(t *testing.T) {
 		})
 	})
 
+	t.Run("batches of a backlog go beside each other", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{latency: 100 * time.Millisecond})
+			for i := range 100 {
+				w.write(of("", numbered(fmt.Sprint("m", i, "-"), 100)...)...)
+			}
+			start := time.Now()
+			w.start(localtable.Config{BatchSize: 100, Concurrency: 4})
+			w.until(time.Minute, w.drained)
+			require.Less(t, time.Since(start), 5*time.Second, "one after the other they take ten seconds")
+			require.Len(t, w.broker.ids(), 10_000)
+		})
+	})
+
 	t.Run("rows of other destinations are left alone", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.start(localtable.Config{Destination: "elsewhere"})
@@ -328,18 +342,19 @@ func gaps(t *testing.T, schedule localtable.Schedule, want []time.Duration) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.broker.set(faults{refuse: map[string]int{"m": -1}})
 		w.write(of("", "m")...)
-		w.start(localtable.Config{Schedule: schedule, MaxAttempts: len(want) + 1})
+		poll := want[0] * time.Second
+		w.start(localtable.Config{Schedule: schedule, MaxAttempts: len(want) + 1, PollInterval: poll, LeaseTTL: 30 * poll})
 		var total time.Duration
 		for _, gap := range want {
 			total += gap * time.Second
 		}
-		pass(total + total/4 + time.Duration(len(want)+1)*time.Second)
+		pass(total + total/4 + time.Duration(len(want)+1)*poll)
 		calls := w.broker.seenCalls()
 		require.Len(t, calls, len(want)+1)
 		for i, gap := range want {
 			got := calls[i+1].at.Sub(calls[i].at)
 			require.GreaterOrEqual(t, got, gap*time.Second)
-			require.LessOrEqual(t, got, gap*time.Second*5/4+time.Second)
+			require.LessOrEqual(t, got, gap*time.Second*5/4+poll)
 		}
 		require.Equal(t, localtable.Status{Dead: 1}, w.status())
 	})
