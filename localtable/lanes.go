@@ -85,8 +85,8 @@ func (l *lanes) leave() []Lane {
 }
 
 // free returns the lanes that a batch may take, in the order of their numbers from the given one on and around, and
-// whether others are held but busy.
-func (l *lanes) free(from int) (free []Lane, busy bool) {
+// how many are held but busy.
+func (l *lanes) free(from int) (free []Lane, busy int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -94,7 +94,7 @@ func (l *lanes) free(from int) (free []Lane, busy bool) {
 		switch {
 		case lane.leaving || !now.Before(lane.end):
 		case l.busy[number]:
-			busy = true
+			busy++
 		default:
 			free = append(free, lane.Lane)
 		}

@@ -113,14 +113,13 @@ func (r *reader[Tx]) look(ctx, work context.Context) {
 // read returns due rows of idle lanes, and those lanes.
 func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	free, busy := r.relay.lanes.free(r.from)
-	r.due, r.missed, r.full, r.rest = false, busy, false, false
+	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
 	if len(free) == 0 {
 		return nil, nil
 	}
 	part := false
 	if r.backlog { // leave lanes to the batches that can go beside this one
-		slots := r.relay.cfg.Concurrency - r.under
-		share := (len(free) + slots - 1) / slots
+		share := min(len(free), (len(free)+busy+r.relay.cfg.Concurrency-1)/r.relay.cfg.Concurrency)
 		part = share < len(free)
 		free = free[:share]
 	}
