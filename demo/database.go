@@ -24,9 +24,10 @@ import (
 // database is one service's database in the forms in which the parts need it.
 type database[Tx any] struct {
 	sql      sqldb.DB[Tx]
+	messages localtable.Store[Tx]
 	inbox    consumer.Store[Tx]
 	backends txmsg.Backends[Tx]
-	written  []string // tables with a row for every message that was written and not yet forgotten
+	sent     []string // tables with a row for every message that was written and needs no relay any more
 	close    func()
 }
 
@@ -46,14 +47,15 @@ func openSQLite(ctx context.Context, cfg Config, probe Probe, name string) (*dat
 		return nil, err
 	}
 	return &database[*sql.Tx]{
-		sql:   sqldb.SQLite{DB: db.Pool()},
-		inbox: db,
+		sql:      sqldb.SQLite{DB: db.Pool()},
+		messages: db,
+		inbox:    db,
 		backends: txmsg.Backends[*sql.Tx]{
 			"localtable/nats":  localtable.On(db, probed(probe, nats.Open)),
 			"localtable/kafka": localtable.On(db, probed(probe, kafka.Open)),
 		},
-		written: []string{"txmsg_message", "txmsg_delivered"},
-		close:   func() { _ = db.Close() },
+		sent:  []string{"txmsg_delivered"},
+		close: func() { _ = db.Close() },
 	}, nil
 }
 
@@ -75,15 +77,16 @@ func openPostgres(ctx context.Context, cfg Config, probe Probe, name string) (*d
 		return nil, err
 	}
 	return &database[pgx.Tx]{
-		sql:   sqldb.PGX{Pool: pool},
-		inbox: db,
+		sql:      sqldb.PGX{Pool: pool},
+		messages: db,
+		inbox:    db,
 		backends: txmsg.Backends[pgx.Tx]{
 			"localtable/nats":  localtable.On(db, probed(probe, nats.Open)),
 			"localtable/kafka": localtable.On(db, probed(probe, kafka.Open)),
 			"rocketmq":         rocketmq.On(db),
 		},
-		written: []string{"txmsg_message", "txmsg_delivered", "txmsg_half WHERE state = 'committed'"},
-		close:   pool.Close,
+		sent:  []string{"txmsg_delivered", "txmsg_half WHERE state = 'committed'"},
+		close: pool.Close,
 	}, nil
 }
 

@@ -28,12 +28,18 @@ func readTables[Tx any](ctx context.Context, databases []*database[Tx], orders *
 		return t, err
 	}
 	for _, db := range databases {
+		status, err := db.messages.Status(ctx)
+		if err != nil {
+			return t, err
+		}
+		unsent := int(status.Ready + status.Waiting + status.Retry + status.Parked + status.Dead)
+		t.Unsent += unsent
+		t.Written += unsent
 		for _, count := range []struct {
 			tables []string
 			into   *int
 		}{
-			{db.written, &t.Written},
-			{[]string{"txmsg_message"}, &t.Unsent},
+			{db.sent, &t.Written},
 			{[]string{"txmsg_inbox"}, &t.Consumed},
 			{[]string{"txmsg_dead_letter"}, &t.Dead},
 		} {
