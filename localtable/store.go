@@ -49,8 +49,9 @@ type Store[Tx any] interface {
 	// dead and holding) of their key before them, and returns how many.
 	Sweep(ctx context.Context, owner string, lanes []Lane, limit int) (int, error)
 
-	// PruneMessages removes at most limit delivered rows that were kept and are older than retention, and prepares the space for
-	// those to come. It never touches rows that are not delivered. It returns how many rows it removed.
+	// PruneMessages removes at most limit delivered rows that were kept and are older than retention, or a whole day of them
+	// at once where that is one step, and prepares the space for those to come. A day that goes as a whole goes when its
+	// last row is old enough. It never touches rows that are not delivered. It returns how many rows it removed.
 	PruneMessages(ctx context.Context, retention time.Duration, limit int) (int, error)
 
 	// Status counts, from the table.
