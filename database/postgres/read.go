@@ -111,14 +111,14 @@ const (
 )
 
 func pack(revision int64, state string) int64 {
+	code := int64(stateReady)
 	switch state {
 	case "waiting":
-		return revision<<2 | stateWaiting
+		code = stateWaiting
 	case "retry":
-		return revision<<2 | stateRetry
-	default:
-		return revision<<2 | stateReady
+		code = stateRetry
 	}
+	return revision<<2 | code
 }
 
 func unpack(packed int64) (revision, state int64) { return packed >> 2, packed & 3 }
