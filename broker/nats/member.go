@@ -81,6 +81,9 @@ func (m *member) own(ctx context.Context, position *position) error {
 	for {
 		select {
 		case err := <-ended:
+			if errors.Is(err, errTakenOver) {
+				return err
+			}
 			if failed := position.release(ctx); failed != nil {
 				m.cfg.Logger.Warn("nats topic not released, others wait for the session timeout",
 					"group", m.cfg.Group, "topic", m.topic, "error", failed)

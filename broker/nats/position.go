@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,8 @@ type position struct {
 	revision  uint64
 	timeout   time.Duration
 	confirmed atomic.Uint64 // what the queue has settled
+
+	mu sync.Mutex // one change at a time; guards record and revision
 }
 
 var errTakenOver = errors.New("another member has taken the topic over")
@@ -103,6 +106,8 @@ func (p *position) release(ctx context.Context) error { return p.save(ctx, "") }
 
 // save also runs at the end, when the caller's context is over.
 func (p *position) save(ctx context.Context, owner string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	defer cancel()
 	next := p.record

@@ -17,6 +17,8 @@ import (
 type reader struct {
 	member   *member
 	position *position
+	stream   string
+	made     time.Time
 	queue    *dispatch.Queue
 	room     chan struct{}
 	next     uint64
@@ -35,7 +37,10 @@ var (
 )
 
 func newReader(m *member, p *position) *reader {
-	r := &reader{member: m, position: p, room: make(chan struct{}, 1), next: p.record.Seq + 1}
+	r := &reader{
+		member: m, position: p, stream: p.record.Stream, made: p.record.Made,
+		room: make(chan struct{}, 1), next: p.record.Seq + 1,
+	}
 	r.queue = dispatch.NewQueue(m.pool, r.signal)
 	return r
 }
@@ -47,12 +52,12 @@ func (r *reader) signal() {
 	}
 }
 
-// run reads until ctx ends or the stream is another one.
+// run reads until ctx ends, the stream is another one, or another member has taken the topic over.
 func (r *reader) run(ctx context.Context) error {
 	var interrupted complaint
 	for ctx.Err() == nil {
 		consumer, err := r.open(ctx)
-		if errors.Is(err, errOtherStream) || errors.Is(err, errWrongStream) {
+		if errors.Is(err, errOtherStream) || errors.Is(err, errWrongStream) || errors.Is(err, errTakenOver) {
 			return err
 		}
 		if err == nil {
@@ -67,8 +72,12 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// open makes a consumer behind what was read.
+// open makes a consumer behind what was read. It asks first whether the topic is still this member's: what came between may have
+// taken long.
 func (r *reader) open(ctx context.Context) (jetstream.Consumer, error) {
+	if err := r.position.store(ctx); err != nil {
+		return nil, err
+	}
 	stream, err := r.member.stream(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, errOtherStream
@@ -76,7 +85,7 @@ func (r *reader) open(ctx context.Context) (jetstream.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stream.Config.Name != r.position.record.Stream || !stream.Created.Equal(r.position.record.Made) {
+	if stream.Config.Name != r.stream || !stream.Created.Equal(r.made) {
 		return nil, errOtherStream
 	}
 	if last := stream.State.LastSeq; r.next > last+1 {
@@ -169,5 +178,5 @@ func (r *reader) drop(ctx context.Context, consumer jetstream.Consumer) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = r.member.js.DeleteConsumer(ctx, r.position.record.Stream, consumer.CachedInfo().Name)
+	_ = r.member.js.DeleteConsumer(ctx, r.stream, consumer.CachedInfo().Name)
 }

@@ -104,7 +104,7 @@ func TestTakeoverFromAMemberWithoutSignOfLife(t *testing.T) {
 	awaitPosition(t, js, group, topic, `"seq":10`)
 	require.NoError(t, stop())
 	require.NoError(t, publish(js)(t.Context(), numbered(topic, 11, 12)...))
-	require.Eventually(t, func() bool { list := one.list(); return len(list) > 0 && list[len(list)-1] == 12 }, 30*time.Second, 5*time.Millisecond)
+	one.await(t, append(upTo(1, 5), 11, 12)...)
 }
 
 // awaitPosition waits until the bucket's record of the group holds text.

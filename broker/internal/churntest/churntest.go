@@ -4,7 +4,9 @@ package churntest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -36,40 +38,74 @@ const patience = 90 * time.Second
 // Run runs the tests.
 func Run(t *testing.T, h Harness) {
 	t.Run("members come and go", func(t *testing.T) { testMembers(t, h.Server) })
+	t.Run("a stop behind a stuck key", func(t *testing.T) { testStuckKey(t, h.Server) })
 	t.Run("a small buffer", func(t *testing.T) { testBuffer(t, h.Server) })
 	t.Run("C61 a topic that is created later", func(t *testing.T) { testLateTopic(t, h.Server) })
 	t.Run("Run leaves no goroutine", func(t *testing.T) { testGoroutines(t, h.Server) })
 	t.Run("the server is killed", func(t *testing.T) { testKill(t, h) })
 }
 
-// testMembers has three members join and leave while messages with some refusals flow.
+// testMembers has two members at most times, of which the older one leaves, while messages with some refusals flow.
 func testMembers(t *testing.T, s Server) {
+	const keys, each, rounds = 10, 200, 6
 	topic, group, ledger := create(t, s), newGroup(), newLedger()
 	ledger.refuseEvery = 7
-	publishing := ledger.publish(t, s, topic, 10, 60)
-	var last *member
-	for round := range 6 {
+	publishing := ledger.publish(t, s, topic, keys, each)
+	oldest := run(t, s.Subscriber(t, group, 50, topic), ledger.deliver)
+	for range rounds {
 		next := run(t, s.Subscriber(t, group, 50, topic), ledger.deliver)
-		ledger.await(t, "progress", func() bool { return len(ledger.first) >= min(600, (round+1)*40) })
-		if last != nil && round%2 == 0 {
-			last.stop(t)
-		}
-		last = next
+		ledger.more(t, keys*each/(rounds+2))
+		oldest.stop(t)
+		oldest = next
 	}
 	<-publishing
-	ledger.awaitAll(t, 10, 60)
-	ledger.requireOrder(t, 10, 60)
+	ledger.awaitAll(t, keys, each)
+	ledger.requireOrder(t, keys, each)
+	require.Empty(t, ledger.overlaps, "keys with calls in two members at once")
 }
 
-func testBuffer(t *testing.T, s Server) {
-	topic, ledger := create(t, s), newLedger()
-	publishing := ledger.publish(t, s, topic, 20, 20)
-	run(t, s.Subscriber(t, newGroup(), 3, topic), func(ctx context.Context, d txmsg.Delivery) error {
+// testStuckKey stops a subscriber that has acknowledged much behind a message that it has not.
+func testStuckKey(t *testing.T, s Server) {
+	topic, group, ledger := create(t, s), newGroup(), newLedger()
+	<-ledger.publish(t, s, topic, 10, 10)
+	m := run(t, s.Subscriber(t, group, 1000, topic), func(ctx context.Context, d txmsg.Delivery) error {
+		if d.Message.ID == id(0, 2) {
+			return errors.New("stuck")
+		}
 		return ledger.deliver(ctx, d)
 	})
-	<-publishing
-	ledger.awaitAll(t, 20, 20)
-	ledger.requireOrder(t, 20, 20)
+	ledger.await(t, "all other keys", func() bool { return len(ledger.first) == 1+9*10 })
+	m.stop(t)
+	again := run(t, s.Subscriber(t, group, 1000, topic), ledger.deliver)
+	ledger.awaitAll(t, 10, 10)
+	again.stop(t)
+	ledger.requireOrder(t, 10, 10)
+}
+
+// testBuffer counts goroutines: one for each message that waits for its call.
+func testBuffer(t *testing.T, s Server) {
+	topic, ledger := create(t, s), newLedger()
+	var msgs []txmsg.Message
+	for i := range 3000 {
+		msgs = append(msgs, txmsg.Message{ID: fmt.Sprint(i), Topic: topic})
+	}
+	require.NoError(t, s.Publish(t.Context(), msgs...))
+	before := runtime.NumGoroutine()
+	release := make(chan struct{})
+	run(t, s.Subscriber(t, newGroup(), 20, topic), func(ctx context.Context, d txmsg.Delivery) error {
+		<-release
+		return ledger.deliver(ctx, d)
+	})
+	most, grown := 0, time.Now()
+	require.Eventually(t, func() bool { // until it has not grown for a while
+		if now := runtime.NumGoroutine() - before; now > most {
+			most, grown = now, time.Now()
+		}
+		return most > 20 && time.Since(grown) > time.Second
+	}, patience, time.Millisecond)
+	close(release)
+	require.Less(t, most, 300, "messages that wait in memory")
+	ledger.await(t, "every message", func() bool { return len(ledger.first) == len(msgs) })
 }
 
 func testLateTopic(t *testing.T, s Server) {

@@ -22,17 +22,24 @@ type ledger struct {
 	first      map[string]bool    // by ID
 	order      map[string][]int64 // sequences by key, in the order of their first acknowledgement
 	duplicates int
+	running    map[string]int // by key
+	overlaps   []string
 }
 
 func newLedger() *ledger {
-	return &ledger{first: map[string]bool{}, order: map[string][]int64{}}
+	return &ledger{first: map[string]bool{}, order: map[string][]int64{}, running: map[string]int{}}
 }
 
 func (l *ledger) deliver(_ context.Context, d txmsg.Delivery) error {
+	m := d.Message
+	l.enter(m.Key)
+	if m.Key != "" {
+		<-time.After(work(m.Sequence))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.running[m.Key]--
 	l.calls++
-	m := d.Message
 	switch {
 	case l.refuseEvery > 0 && l.calls%l.refuseEvery == 0:
 		return errors.New("refused by the test")
@@ -43,6 +50,23 @@ func (l *ledger) deliver(_ context.Context, d txmsg.Delivery) error {
 		l.order[m.Key] = append(l.order[m.Key], m.Sequence)
 	}
 	return nil
+}
+
+// work is how long a handler takes: mostly short, and now and then longer than a change of owners.
+func work(sequence int64) time.Duration {
+	if sequence%20 == 0 {
+		return 300 * time.Millisecond
+	}
+	return time.Duration(sequence%5) * time.Millisecond
+}
+
+func (l *ledger) enter(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running[key]++
+	if key != "" && l.running[key] > 1 {
+		l.overlaps = append(l.overlaps, key)
+	}
 }
 
 // publish sends each numbered messages of some keys, each until the server has it.
