@@ -59,10 +59,11 @@ func (a *attempt[Tx]) Savepoint() (rollback func()) {
 	mark, failed := len(a.halves), a.failed
 	return func() {
 		a.failed = failed
-		for _, h := range a.halves[mark:] {
+		from := min(mark, len(a.halves)) // an outer savepoint may have gone first
+		for _, h := range a.halves[from:] {
 			a.drop(h)
 		}
-		a.halves = slices.Delete(a.halves, mark, len(a.halves))
+		a.halves = slices.Delete(a.halves, from, len(a.halves))
 	}
 }
 
@@ -91,6 +92,7 @@ func (a *attempt[Tx]) Prepare(ctx context.Context) ([]txmsg.Statement, error) {
 		if h.try >= a.cfg.Tries || limited.Err() != nil || !errors.Is(err, txmsg.ErrOutage) {
 			return nil, &StoreError{MessageID: h.message.ID, Topic: h.message.Topic, Tries: h.try, Err: err}
 		}
+		sleep(limited, retryPause<<(h.try-1))
 		if err := a.replaceFailed(ctx, i); err != nil {
 			return nil, err
 		}
@@ -141,6 +143,7 @@ func (a *attempt[Tx]) replaceFailed(ctx context.Context, i int) error {
 }
 
 const (
+	retryPause   = 50 * time.Millisecond  // before the second try, doubled before each further one
 	resolveWait  = 500 * time.Millisecond // for the fence of an open transaction
 	resolvePause = 100 * time.Millisecond // between two questions
 )

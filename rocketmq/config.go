@@ -33,7 +33,7 @@ type Config struct {
 	// locks for as long. It must be longer than SendTimeout, and should be well below the broker's transactionTimeOut.
 	// Defaults to 5 s.
 	PrepareTimeout time.Duration `yaml:"prepare_timeout"`
-	// Tries is how often storing one message is tried, each time as a new half message. Defaults to 3.
+	// Tries is how often storing one message is tried, each time as a new half message, at most 16. Defaults to 3.
 	Tries int `yaml:"tries"`
 	// MaxStoring is the most half messages that are being stored at once. Defaults to 64.
 	MaxStoring int `yaml:"max_storing"`
@@ -116,8 +116,8 @@ func (c *Config) validate() error {
 	if c.PrepareTimeout <= c.SendTimeout {
 		problems = append(problems, fmt.Errorf("rocketmq: Config.PrepareTimeout must be longer than SendTimeout (%s), got %s", c.SendTimeout, c.PrepareTimeout))
 	}
-	if c.Tries < 1 {
-		problems = append(problems, fmt.Errorf("rocketmq: Config.Tries must be at least 1, got %d", c.Tries))
+	if c.Tries < 1 || c.Tries > 16 {
+		problems = append(problems, fmt.Errorf("rocketmq: Config.Tries must be between 1 and 16, got %d", c.Tries))
 	}
 	if c.MaxStoring < 1 {
 		problems = append(problems, fmt.Errorf("rocketmq: Config.MaxStoring must be at least 1, got %d", c.MaxStoring))

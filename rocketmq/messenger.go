@@ -32,7 +32,8 @@ var _ txmsg.Messenger[any] = (*Messenger[any])(nil)
 
 // New returns a Messenger over store. It neither connects to the broker nor asks the database: the first of Run and
 // Transact does, so a broker that is away is survived. The client runs from then until Run has ended; a program that never
-// calls Run publishes and answers checks all the same, but leaves the client running and no old record is removed.
+// calls Run publishes and answers checks all the same, but leaves the client running, and no old record is removed. The broker
+// is told the outcome in the background: if the program ends at once, without waiting for Run, a check decides.
 func New[Tx any](store checker.Store[Tx], cfg Config) (*Messenger[Tx], error) {
 	return newMessenger(store, cfg, dialLibrary, remoting.Missing)
 }
@@ -116,9 +117,9 @@ func (m *Messenger[Tx]) check(msg txmsg.Message) error {
 	if err := txmsg.CheckSize(msg, maxMessageBytes); err != nil {
 		return err
 	}
-	if size := len(halfMessage(newHalf(msg, 1), strings.Repeat("-", 64), 0).MarshallProperties()); size > maxPropertiesBytes {
+	if size := propertiesBytes(msg); size > maxPropertiesBytes {
 		return invalid("Headers", fmt.Sprintf("%d bytes", size),
-			fmt.Sprintf("must be at most %d bytes with ID, key and type", maxPropertiesBytes), txmsg.ErrTooLarge)
+			fmt.Sprintf("must be at most %d bytes with ID, key, type and separators", maxPropertiesBytes), txmsg.ErrTooLarge)
 	}
 	return nil
 }

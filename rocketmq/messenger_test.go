@@ -182,6 +182,21 @@ func TestTransact(t *testing.T) {
 		require.ElementsMatch(t, []string{"a", "b"}, b.broker.delivered())
 		require.ElementsMatch(t, states{commit, rollback, commit}, b.broker.settled())
 	})
+	test("does not try again what was published in a nested transaction that is rolled back", func(t *testing.T) {
+		b := setup(t)
+		b.broker.inject(sendFault{lost: errTimeout})
+		require.NoError(t, b.messenger.Transact(t.Context(), func(ctx context.Context, tx memoryTx, out txmsg.Publisher) error {
+			require.ErrorIs(t, tx.Nested(func() error {
+				require.NoError(t, publish("ghost")(ctx, tx, out))
+				synctest.Wait()
+				return errFn
+			}), errFn)
+			return publish("a")(ctx, tx, out)
+		}))
+		synctest.Wait()
+		b.broker.check()
+		require.Equal(t, []string{"a"}, b.broker.delivered())
+	})
 	test("does not commit without a message whose record failed, even if the callback swallows the error", func(t *testing.T) {
 		b := setup(t)
 		b.store.Inject(storetest.OpRecord, storetest.Fault{Err: errFn})

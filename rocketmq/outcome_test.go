@@ -2,6 +2,7 @@ package rocketmq
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,16 @@ func TestUnclearCommit(t *testing.T) {
 		require.NoError(t, b.messenger.Transact(t.Context(), publish("a")))
 		synctest.Wait()
 		require.Equal(t, states{commit}, b.broker.settled())
+	})
+	test("is not judged by a half whose nested transaction was rolled back", func(t *testing.T) {
+		b := setup(t)
+		b.store.Inject(storetest.OpCommit, storetest.Fault{Lost: storetest.LostReply})
+		require.NoError(t, b.messenger.Transact(t.Context(), func(ctx context.Context, tx memoryTx, out txmsg.Publisher) error {
+			require.ErrorIs(t, tx.Nested(func() error { return errors.Join(publish("ghost")(ctx, tx, out), errFn) }), errFn)
+			return publish("a")(ctx, tx, out)
+		}))
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, b.broker.delivered())
 	})
 	test("of a transaction without messages is what the database says", func(t *testing.T) {
 		b := setup(t)

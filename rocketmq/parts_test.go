@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 		})
 		for _, problem := range []string{
 			`Config.NameServers must be host:port each, got "namesrv"`, `Config.Group must be`, `got "or ders"`, `Config.Topics must be`, `got "a.b"`,
-			"Config.PrepareTimeout must be longer than SendTimeout (7s), got 5s", "Config.Tries must be at least 1, got -1",
+			"Config.PrepareTimeout must be longer than SendTimeout (7s), got 5s", "Config.Tries must be between 1 and 16, got -1",
 			"Config.MaxStoring must be at least 1, got -1", "Config.Credentials",
 		} {
 			require.ErrorContains(t, err, problem)

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/txmsg/txmsg-go/consumer"
 	"github.com/txmsg/txmsg-go/consumer/subscribertest"
@@ -61,9 +62,10 @@ type plainProducer struct {
 	}
 }
 
+// newPlainProducer leaves the instance name at the library's default, as most programs do.
 func newPlainProducer(t *testing.T, nameServer string) *plainProducer {
 	client, err := producer.NewDefaultProducer(
-		producer.WithGroupName("plain-"+txmsg.NewID()), producer.WithInstanceName("plain-"+txmsg.NewID()),
+		producer.WithGroupName("plain-"+txmsg.NewID()),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameServer})),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()),
 	)
@@ -79,4 +81,20 @@ func (p *plainProducer) send(ctx context.Context, m *primitive.Message) error {
 		err = errors.New(fmt.Sprint("send status ", result.Status))
 	}
 	return err
+}
+
+func TestSubscriberLeavesNoGoroutine(t *testing.T) {
+	nameServer := services.RocketMQ(t)
+	topic := rocketmqtest.Topic(t, nameServer, 4)
+	plain := newPlainProducer(t, nameServer)
+	require.NoError(t, plain.send(t.Context(), plainMessage(txmsg.Message{ID: "a", Topic: topic})))
+	before := goleak.IgnoreCurrent()
+	s, err := NewSubscriber(SubscriberConfig{NameServers: []string{nameServer}, Group: "test-" + txmsg.NewID(), Topics: []string{topic}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, s.Run(ctx, func(context.Context, txmsg.Delivery) error {
+		cancel()
+		return nil
+	}))
+	require.NoError(t, goleak.Find(append(rocketmqtest.Leaks(), before)...))
 }

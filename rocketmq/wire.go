@@ -54,6 +54,16 @@ func plainMessage(m txmsg.Message) *primitive.Message {
 	return message
 }
 
+// propertiesBytes bounds the length of the properties of m's half as the library writes them.
+func propertiesBytes(m txmsg.Message) int {
+	const ours = 1024 // names and values that we and the library add
+	size := ours + 2*(len(m.ID)+len(m.Key)) + len(m.Type)
+	for name, value := range m.Headers {
+		size += len(name) + len(value) + 2
+	}
+	return size
+}
+
 // delivery returns what a message of the library's is to a consumer.
 func delivery(m *primitive.MessageExt) txmsg.Delivery {
 	message, malformed := readMessage(m)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ const (
 // everyBroker is a topic that each broker has from its start.
 const everyBroker = "SELF_TEST_TOPIC"
 
+// nameServerTimeout is for all topics at one name server.
+const nameServerTimeout = 2 * time.Second
+
 // maxAnswer bounds the memory for an answer.
 const maxAnswer = 64 << 20
 
@@ -39,7 +43,9 @@ const maxAnswer = 64 << 20
 // broker has registered with the one that did, as right after its start.
 func Missing(ctx context.Context, nameServers []string, topics []string) ([]string, error) {
 	var failures []error
-	for _, server := range nameServers {
+	first := rand.IntN(len(nameServers)) // or one that hangs would take the time of the others, always
+	for i := range nameServers {
+		server := nameServers[(first+i)%len(nameServers)]
 		missing, err := missingAt(ctx, server, topics)
 		if err == nil {
 			return missing, nil
@@ -50,6 +56,8 @@ func Missing(ctx context.Context, nameServers []string, topics []string) ([]stri
 }
 
 func missingAt(ctx context.Context, nameServer string, topics []string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, nameServerTimeout)
+	defer cancel()
 	conn, err := dial(ctx, nameServer)
 	if err != nil {
 		return nil, err
