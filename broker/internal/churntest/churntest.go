@@ -45,18 +45,20 @@ func Run(t *testing.T, h Harness) {
 	t.Run("the server is killed", func(t *testing.T) { testKill(t, h) })
 }
 
-// testMembers has two members at most times, of which the older one leaves, while messages with some refusals flow.
+// testMembers has members join, and every second time the oldest leave, while messages with some refusals flow.
 func testMembers(t *testing.T, s Server) {
 	const keys, each, rounds = 10, 200, 6
 	topic, group, ledger := create(t, s), newGroup(), newLedger()
 	ledger.refuseEvery = 7
 	publishing := ledger.publish(t, s, topic, keys, each)
-	oldest := run(t, s.Subscriber(t, group, 50, topic), ledger.deliver)
-	for range rounds {
-		next := run(t, s.Subscriber(t, group, 50, topic), ledger.deliver)
+	var members []*member
+	for round := range rounds {
+		members = append(members, run(t, s.Subscriber(t, group, 50, topic), ledger.deliver))
 		ledger.more(t, keys*each/(rounds+2))
-		oldest.stop(t)
-		oldest = next
+		if round%2 == 1 {
+			members[0].stop(t)
+			members = members[1:]
+		}
 	}
 	<-publishing
 	ledger.awaitAll(t, keys, each)

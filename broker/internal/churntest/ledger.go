@@ -52,12 +52,14 @@ func (l *ledger) deliver(_ context.Context, d txmsg.Delivery) error {
 	return nil
 }
 
-// work is how long a handler takes: mostly short, and now and then longer than a change of owners.
+// work is how long a handler takes: mostly short, and now and then as long as a change of owners.
 func work(sequence int64) time.Duration {
-	if sequence%20 == 0 {
-		return 300 * time.Millisecond
+	switch {
+	case sequence%40 == 0:
+		return time.Second
+	default:
+		return time.Duration(sequence%5) * 2 * time.Millisecond
 	}
-	return time.Duration(sequence%5) * time.Millisecond
 }
 
 func (l *ledger) enter(key string) {
