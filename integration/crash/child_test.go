@@ -1,0 +1,136 @@
+package crash
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience bounds what a child may take for one step: it is there for failures, and for machines with much else to do.
+const patience = 90 * time.Second
+
+// child is a process that the test has started.
+type child struct {
+	command *exec.Cmd
+	errors  bytes.Buffer
+	ended   chan struct{} // closed when the process has ended and every report of its has been read
+	reached chan int      // messages in flight when it reached its point
+
+	mu      sync.Mutex
+	reports map[string][]string // by kind
+}
+
+// start runs a child; it dies with the test binary.
+func start(t *testing.T, p plan) *child {
+	t.Helper()
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	c := &child{ended: make(chan struct{}), reached: make(chan int, 1), reports: map[string][]string{}}
+	c.command = exec.Command(os.Args[0])
+	c.command.Env = append(os.Environ(), planVariable+"="+string(text))
+	c.command.ExtraFiles = []*os.File{writer}
+	c.command.Stderr = &c.errors
+	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, c.command.Start())
+	require.NoError(t, writer.Close())
+	go func() {
+		defer close(c.ended)
+		defer reader.Close()
+		for lines := bufio.NewScanner(reader); lines.Scan(); {
+			c.take(lines.Text())
+		}
+		_ = c.command.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = c.command.Process.Kill()
+		<-c.ended
+	})
+	return c
+}
+
+func (c *child) take(line string) {
+	kind, text, _ := strings.Cut(line, " ")
+	if kind == "reached" {
+		n, _ := strconv.Atoi(text)
+		c.reached <- n
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports[kind] = append(c.reports[kind], text)
+}
+
+func (c *child) reported(kind string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.reports[kind])
+}
+
+// awaitReached waits for the child's point and returns how many messages were in flight.
+func (c *child) awaitReached(t *testing.T) (inFlight int) {
+	t.Helper()
+	select {
+	case n := <-c.reached:
+		return n
+	case <-c.ended:
+		select {
+		case n := <-c.reached: // its last words
+			return n
+		default:
+		}
+		require.Fail(t, "the process ended before it reached its point", "%s: %s", c.command.ProcessState, c.errors.String())
+	case <-time.After(patience):
+		require.Fail(t, "the process did not reach its point", "within %s", patience)
+	}
+	return 0
+}
+
+// awaitKilled waits until the child has killed itself.
+func (c *child) awaitKilled(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		require.Fail(t, "the process did not die")
+	}
+	status, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.command.ProcessState, c.errors.String())
+}
+
+// end tells the child to end in order, and waits for it.
+func (c *child) end(t *testing.T) {
+	t.Helper()
+	await(t, "the process to listen", func() bool {
+		c.requireAlive(t)
+		return len(c.reported("listening")) > 0
+	})
+	require.NoError(t, c.command.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		require.Fail(t, "the process did not end", "within %s of SIGTERM", patience)
+	}
+	require.True(t, c.command.ProcessState.Success(), "the process failed: %s: %s", c.command.ProcessState, c.errors.String())
+}
+
+func (c *child) requireAlive(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+		require.Fail(t, "the process has ended", "%s: %s", c.command.ProcessState, c.errors.String())
+	default:
+	}
+}
