@@ -34,15 +34,13 @@ func (n node) each(f func(node)) {
 	}
 }
 
-// explain runs sql as the store does, with a plan that is made before its parameters are known, and returns the plan.
+// explain runs sql as the store does and returns the plan.
 func explain(t *testing.T, b bundle, sql string, args ...any) node {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
 	_, err = tx.Exec(t.Context(), postgres.PlanSQL)
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`)
 	require.NoError(t, err)
 	var text string
 	require.NoError(t, tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&text))

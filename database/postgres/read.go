@@ -11,45 +11,38 @@ import (
 )
 
 // planSQL leaves the planner the one path whose cost does not depend on how much there is. It judges by statistics that
-// are minutes old, of a table that may have been empty then. Its effect ends with the transaction.
+// are minutes old, of a table that may have been empty then. The path does not depend on the parameters, so the plan is made
+// once: making it costs as much as a batch. The settings end with the transaction.
 const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 // readSQL takes the ready rows first from the front of every lane: those were written about the same time, so they stand
 // on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Held rows
-// whose time has come get at most half of the batch, or what ready rows leave.
+// whose time has come get at most half of the batch, or what ready rows leave; only to know what those leave, when more
+// than half are due, are ready rows counted.
 //
 // Of what stands before a row of the same key, only a row that is read with it lets it go, and of the failed ones only a
 // retry can be read. Asking first whether anything failed at all spares the question about every row.
-const readSQL = `
+const (
+	readSQL = `
 WITH due AS MATERIALIZED (
-    SELECT d.seq
+    SELECT d.seq, row_number() OVER () AS place
     FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
         SELECT h.seq FROM txmsg_held h
         WHERE h.destination = $1 AND h.lane = l.lane AND h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
         ORDER BY h.due_at LIMIT $3) d
     LIMIT $3
-), ready AS MATERIALIZED (
-    (SELECT r.*
-    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
-        SELECT m.* FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane
-        ORDER BY m.seq LIMIT $4) r)
-    UNION ALL
-    (SELECT r.*
-    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
-        SELECT m.* FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane
-        ORDER BY m.seq OFFSET $4 LIMIT $3) r)
-    LIMIT $3 - least((SELECT count(*) FROM due), greatest($3 / 2, 1))
 ), again AS MATERIALIZED (
-    SELECT d.seq FROM due d LIMIT $3 - (SELECT count(*) FROM ready)
+    SELECT d.seq FROM due d
+    WHERE d.place <= greatest($3 / 2, 1) OR d.place <= $3 - (SELECT count(*) FROM (` + readySQL + ` LIMIT $3 - greatest($3 / 2, 1)) r)
 ), picked AS (
-    SELECT r.lane, r.seq, r.revision, 'ready' AS state, r.id, r.topic, r.key, r.type, r.sequence, r.headers, r.body,
-        false AS delayed, r.attempts, r.created_at
-    FROM ready r
-    UNION ALL
     SELECT h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
         h.delayed, h.attempts, h.created_at
     FROM again a JOIN txmsg_held h ON h.seq = a.seq
+    UNION ALL
+    ` + readySQL + `
+    LIMIT $3
 )
 SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
     p.delayed, p.attempts, p.created_at,
@@ -62,6 +55,15 @@ SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesc
             WHERE f.lane = p.lane AND f.destination = $1 AND f.key = p.key AND f.state = 'parked' AND f.seq < p.seq))
 FROM picked p
 ORDER BY p.seq`
+
+	readySQL = `(SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
+    UNION ALL
+    (SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r)`
+
+	laneSQL = `SELECT m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
+            false AS delayed, m.attempts, m.created_at
+        FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane ORDER BY m.seq`
+)
 
 // Read implements [localtable.Store].
 func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.Lane, limit int) ([]localtable.Row, error) {

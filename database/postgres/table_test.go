@@ -129,6 +129,21 @@ func TestSettle(t *testing.T) {
 		require.Equal(t, 1, rows[0].Attempts, "attempts are kept")
 	})
 
+	t.Run("one whose reply was lost does not count twice when it is sent again", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("m")...))
+		for attempt := range 3 {
+			result := localtable.Result{Row: r.read(t, "test")[0], Fate: localtable.Retry, Error: "refused"}
+			require.Equal(t, attempt, result.Row.Attempts)
+			require.Equal(t, 1, r.settle(t, result))
+			for _, fate := range []localtable.Fate{localtable.Retry, localtable.Dead, localtable.Delivered} {
+				result.Fate = fate
+				require.Zero(t, r.settle(t, result))
+			}
+		}
+	})
+
 	// The one that waits for the lane must see what the other did: else it would park a row behind a head that is gone.
 	t.Run("two of a lane run one after the other", func(t *testing.T) {
 		t.Parallel()
@@ -158,6 +173,25 @@ func TestSettle(t *testing.T) {
 			require.False(t, left[0].Follower)
 			require.Equal(t, 1, r.settle(t, localtable.Result{Row: left[0], Fate: localtable.Delivered}))
 		}
+	})
+
+	t.Run("lanes are not taken from an owner that is just renewing", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		r.exec(t, `UPDATE txmsg_instance SET expires_at = clock_timestamp()`)
+		renewal, err := r.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = renewal.Exec(t.Context(), `UPDATE txmsg_instance SET expires_at = clock_timestamp() + interval '1 h'`)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		second, err := r.Lease(ctx, "second", time.Hour)
+		require.NoError(t, err)
+		require.Empty(t, second.Lanes)
+		require.NoError(t, renewal.Commit(t.Context()))
+		first, err := r.Lease(ctx, "first", time.Hour)
+		require.NoError(t, err)
+		require.Len(t, first.Lanes, localtable.Lanes)
 	})
 
 	t.Run("a session that is stuck in one does not keep others from renewing", func(t *testing.T) {
