@@ -98,6 +98,34 @@ func TestLanes(t *testing.T) {
 		})
 	})
 
+	t.Run("parked rows that a relay left behind without a head go at the takeover", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			ctx, gone := t.Context(), "gone"
+			w.write(of("k", "A", "B", "C")...)
+			lease, err := w.memory.Lease(ctx, gone, time.Minute)
+			require.NoError(t, err)
+			settle := func(fates ...localtable.Fate) {
+				rows, err := w.memory.Read(ctx, "default", lease.Lanes, 10)
+				require.NoError(t, err)
+				settlement := localtable.Settlement{Owner: gone, Lanes: lease.Lanes, Errors: 1}
+				for i, fate := range fates {
+					settlement.Results = append(settlement.Results, localtable.Result{Row: rows[i], Fate: fate})
+				}
+				changed, err := w.memory.Settle(ctx, settlement)
+				require.NoError(t, err)
+				require.Equal(t, len(fates), changed)
+			}
+			settle(localtable.Retry, localtable.Parked, localtable.Parked)
+			settle(localtable.Delivered)
+			require.Equal(t, localtable.Status{Parked: 2}, w.status())
+			require.NoError(t, w.memory.Release(ctx, gone))
+
+			w.start(localtable.Config{})
+			w.until(5*time.Second, w.drained)
+			require.Equal(t, []string{"B", "C"}, w.broker.ids())
+		})
+	})
+
 	t.Run("a paused relay that wakes does not send what it lost", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.broker.set(faults{latency: time.Second})
@@ -136,6 +164,19 @@ func TestShutdown(t *testing.T) {
 			w.until(time.Minute, w.drained)
 			require.Less(t, time.Since(before), time.Second)
 			require.Equal(t, numbered("m", 20), w.broker.ids())
+		})
+	})
+
+	t.Run("lanes are kept while their last batch drains", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{latency: 8 * time.Second})
+			p := w.start(localtable.Config{LeaseTTL: 3 * time.Second})
+			w.write(of("", numbered("m", 20)...)...)
+			w.until(time.Minute, func() bool { return len(w.broker.seenCalls()) == 1 })
+			w.start(localtable.Config{LeaseTTL: 3 * time.Second})
+			p.end(t)
+			w.until(time.Minute, w.drained)
+			require.Len(t, w.broker.ids(), 20, "sent again by the other relay")
 		})
 	})
 

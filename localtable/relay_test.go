@@ -224,10 +224,22 @@ func TestOrder(t *testing.T) {
 			p := w.start(localtable.Config{})
 			for _, id := range []string{"A", "B", "C", "D", "E"} {
 				require.NoError(t, publish(t.Context(), p.messenger, of("k", id)...))
-				pass(3 * time.Second)
+				pass(time.Second)
 			}
+			require.Equal(t, localtable.Status{Retry: 1, Parked: 4}, w.status())
 			w.until(time.Minute, w.drained)
 			require.Equal(t, []string{"A", "B", "C", "D", "E"}, w.broker.ids("k"))
+		})
+	})
+
+	t.Run("what stands behind a refused message in its batch is parked with it", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{refuse: map[string]int{"A": -1}})
+			w.write(of("k", "A", "B", "C")...)
+			w.start(localtable.Config{PollInterval: time.Hour})
+			pass(time.Millisecond)
+			require.Equal(t, localtable.Status{Retry: 1, Parked: 2}, w.status())
+			require.Equal(t, 1, w.memory.Calls().Settle)
 		})
 	})
 
@@ -386,6 +398,20 @@ func TestDatabaseFails(t *testing.T) {
 			require.Len(t, w.memory.Errors("B"), 1)
 			w.until(time.Minute, w.drained)
 			require.Equal(t, []string{"A", "B"}, w.broker.ids())
+		})
+	})
+
+	t.Run("it fails for a moment between publish and settle: settled later, not sent again", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{latency: time.Second})
+			w.write(append(of("k", "A"), of("", numbered("m", 20)...)...)...)
+			w.start(localtable.Config{})
+			w.until(time.Minute, func() bool { return len(w.broker.seenCalls()) > 0 })
+			w.memory.SetFaults(storetest.Faults{Down: true})
+			pass(3 * time.Second)
+			w.memory.SetFaults(storetest.Faults{})
+			w.until(time.Minute, w.drained)
+			require.Len(t, w.broker.ids(), 21)
 		})
 	})
 

@@ -18,7 +18,7 @@ func testCases(t *testing.T, h Harness, f Faulty) {
 	t.Run("C38 every acknowledged message is stored, with late replies and two restarts", func(t *testing.T) {
 		topic, broker := create(t, f.Server), open(t, f.Server)
 		requireStored(t, publish(t, h, broker, message(topic, "warm")))
-		sender := send(t, broker, topic, 8, 600)
+		sender := send(t, broker, topic, 8, 625)
 		for range 2 {
 			sender.reach(t, 300)
 			f.Delay(h.Timeout + time.Second) // every reply comes after the wait for it has ended
