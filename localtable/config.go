@@ -16,7 +16,7 @@ type Config struct {
 	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice.
 	// Defaults to 500.
 	BatchSize int `yaml:"batch_size"`
-	// Concurrency is the most batches under way at once, each of other lanes. The relay uses at most three database
+	// Concurrency is the most batches under way at once, each of other lanes. The relay uses at most five database
 	// connections more than this. Defaults to 3.
 	Concurrency int `yaml:"concurrency"`
 	// PollInterval is the longest time between two looks for due rows; commits of this process are seen at once. Defaults
