@@ -104,7 +104,7 @@ func TestRelay(t *testing.T) {
 
 	t.Run("retention decides whether delivered rows are kept, and they are pruned by default", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.start(localtable.Config{}).awaitSent(w, "a")
+			w.start(localtable.Config{PollInterval: time.Minute, LeaseTTL: 10 * time.Minute}).awaitSent(w, "a")
 			require.Equal(t, 1, w.memory.Kept())
 			pass(24*time.Hour + 3*time.Minute)
 			require.Zero(t, w.memory.Kept())
@@ -189,7 +189,7 @@ func TestRelay(t *testing.T) {
 func (p *process) awaitSent(w *world, id string) {
 	w.t.Helper()
 	w.write(of("k", id)...)
-	w.until(time.Minute, w.drained)
+	w.until(2*time.Minute, w.drained)
 	require.Equal(w.t, 1, w.broker.tried(id))
 }
 
