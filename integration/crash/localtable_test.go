@@ -67,11 +67,7 @@ func crashTable(t *testing.T, backend string, open func(*testing.T) base, addres
 	for _, step := range all {
 		t.Run(string(step.point), func(t *testing.T) {
 			t.Parallel()
-			w := &tableWorld{
-				base: open(t), topics: at(address),
-				plan: plan{Backend: backend, Broker: address, Refuse: true}, handed: map[string]bool{},
-			}
-			w.plan.Database, w.plan.Topic = w.database, w.topics.Create(t)
+			w := newTableWorld(t, backend, open, address, at)
 			r := row{backend: backend, point: step.point}
 			for range rounds(t) {
 				pass := step.low + rand.N(step.high-step.low+1)
@@ -88,8 +84,37 @@ func crashTable(t *testing.T, backend string, open func(*testing.T) base, addres
 type tableWorld struct {
 	base
 	topics topic.Broker
-	plan   plan
+	plan   plan            // what all its processes are told
 	handed map[string]bool // IDs that a process was about to give the broker
+}
+
+func newTableWorld(t *testing.T, backend string, open func(*testing.T) base, address string, at func(string) topic.Broker) *tableWorld {
+	t.Helper()
+	w := &tableWorld{base: open(t), topics: at(address), handed: map[string]bool{}}
+	w.plan = plan{Backend: backend, Broker: address, Database: w.database, Topic: w.topics.Create(t)}
+	return w
+}
+
+// start runs a process of this world.
+func (w *tableWorld) start(t *testing.T, p plan) *child {
+	t.Helper()
+	p.Backend, p.Broker, p.Database, p.Topic = w.plan.Backend, w.plan.Broker, w.plan.Database, w.plan.Topic
+	if p.Name == "" {
+		p.Name = newName()
+	}
+	return start(t, p)
+}
+
+// awaitDrained waits until a relay has left nothing in the local table. Status counts in several steps, between which a
+// row can move: one zero may have missed it.
+func (w *tableWorld) awaitDrained(t *testing.T, relay *child) {
+	t.Helper()
+	for range 3 {
+		await(t, "the local table to be empty", func() bool {
+			relay.requireAlive(t)
+			return w.unsent(t) == 0
+		})
+	}
 }
 
 // round kills a process at a step, has another one deliver what is left, and judges. The copies counted are those of all rounds.
@@ -100,27 +125,18 @@ type tableWorld struct {
 // send; all of that must have been committed, so whatever of it the broker stores after we have read is a copy and no ghost.
 func (w *tableWorld) round(t *testing.T, s step, pass int) (inFlight, duplicates int) {
 	t.Helper()
-	victim := w.plan
-	victim.Name, victim.Writers, victim.Point, victim.Pass = newName(), 8, s.point, pass
+	victim := plan{Name: newName(), Writers: 8, Refuse: true, Point: s.point, Pass: pass}
 	if s.change != nil {
 		s.change(&victim)
 	}
-	dying := start(t, victim)
+	dying := w.start(t, victim)
 	inFlight = dying.awaitReached(t)
 	dying.awaitKilled(t)
 	w.awaitGone(t, victim.Name)
 	committed := w.committed(t)
 
-	heir := w.plan
-	heir.Name, heir.Refuse = newName(), false
-	living := start(t, heir)
-	// Status counts in several steps, between which a row can move: one zero may have missed it.
-	for range 3 {
-		await(t, "the local table to be empty", func() bool {
-			living.requireAlive(t)
-			return w.unsent(t) == 0
-		})
-	}
+	living := w.start(t, plan{})
+	w.awaitDrained(t, living)
 	living.end(t)
 
 	require.Zero(t, w.unsent(t), "rows of the local table")

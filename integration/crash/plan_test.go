@@ -26,6 +26,7 @@ type plan struct {
 	Point   point
 	Pass    int  // of the point; 0: never
 	Freeze  bool // stop at the point instead of dying
+	Mute    bool // write only: Run is left to others
 	Late    bool // call Run when the writers have been at work for a second
 	EndRun  bool // end Run while the writers go on, when a second has passed
 	Prune   bool // delivered rows, all the time

@@ -3,8 +3,11 @@ package crash
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
+
+	"github.com/txmsg/txmsg-go/localtable"
 )
 
 // probe counts the passes of the point in a child, knows what is in flight, and kills or freezes the process.
@@ -14,11 +17,13 @@ type probe struct {
 
 	mu       sync.Mutex
 	passes   int
+	woken    bool // from its freezing
 	inFlight map[string]bool
+	lanes    map[localtable.Lane]bool // held at some time before
 }
 
 func newProbe(p plan, reports *os.File) *probe {
-	return &probe{plan: p, reports: reports, inFlight: map[string]bool{}}
+	return &probe{plan: p, reports: reports, inFlight: map[string]bool{}, lanes: map[localtable.Lane]bool{}}
 }
 
 // at passes a point. At the pass that the plan is about it does not return, or only when the process is woken.
@@ -34,6 +39,7 @@ func (p *probe) at(passed point) {
 	p.report("reached", fmt.Sprint(len(p.inFlight)))
 	if p.plan.Freeze {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		p.woken = true
 		return
 	}
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
@@ -57,4 +63,23 @@ func (p *probe) arrived(ids ...string) {
 	for _, id := range ids {
 		delete(p.inFlight, id)
 	}
+}
+
+// leased notes lanes that the process holds before it is frozen.
+func (p *probe) leased(lanes []localtable.Lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.woken {
+		return
+	}
+	for _, lane := range lanes {
+		p.lanes[lane] = true
+	}
+}
+
+// stale reports whether a settlement after the waking is of lanes as they were held before.
+func (p *probe) stale(lanes []localtable.Lane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.woken && !slices.ContainsFunc(lanes, func(lane localtable.Lane) bool { return !p.lanes[lane] })
 }

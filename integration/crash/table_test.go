@@ -118,7 +118,11 @@ func runTable[Tx any](ctx context.Context, p plan, probe *probe, store localtabl
 	if p.Late {
 		pause(ctx, time.Second)
 	}
-	err = m.Run(run)
+	if p.Mute {
+		<-ctx.Done()
+	} else {
+		err = m.Run(run)
+	}
 	beside.Wait()
 	return err
 }

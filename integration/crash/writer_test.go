@@ -12,7 +12,7 @@ import (
 )
 
 // Keys are few, so that the writers meet at each.
-const keys = 6
+const keys = 16
 
 // event is a business row: what its message must say.
 type event struct {
@@ -46,7 +46,7 @@ func writers[Tx any](ctx context.Context, p *probe, m txmsg.Messenger[Tx], write
 				if gone(err) {
 					p.arrived(ids...)
 				}
-				pause(ctx, 4*time.Millisecond+rand.N(8*time.Millisecond))
+				pause(ctx, 8*time.Millisecond+rand.N(16*time.Millisecond))
 			}
 		})
 	}
