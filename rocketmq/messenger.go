@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -38,14 +37,13 @@ func New[Tx any](store checker.Store[Tx], cfg Config) (*Messenger[Tx], error) {
 	return newMessenger(store, cfg, dialLibrary, remoting.Missing)
 }
 
-// On returns the Opener of this backend. It reads a [Config] from the section "rocketmq", and logs into [slog.Default].
+// On returns the Opener of this backend. It reads a [Config] from the section "rocketmq".
 func On[Tx any](store checker.Store[Tx]) txmsg.Opener[Tx] {
 	return func(_ context.Context, _ string, settings txmsg.Settings) (txmsg.Messenger[Tx], error) {
 		var cfg Config
 		if err := settings.Section("rocketmq", &cfg); err != nil {
 			return nil, err
 		}
-		cfg.Logger = slog.Default()
 		return New(store, cfg)
 	}
 }

@@ -18,7 +18,8 @@ type Settings interface {
 	// read for itself.
 	Unknown(sections ...string) []string
 	// Section decodes the section called name into the struct that into points to. An unknown field, a value
-	// of the wrong kind, and a missing required one are errors that name the field; a missing section is an empty one.
+	// of the wrong kind, and a missing required one are errors that name the field; a missing section is an empty one. A
+	// nil field of the form Logger *slog.Logger gets the program's logger, if there is one.
 	Section(name string, into any) error
 }
 
