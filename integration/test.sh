@@ -17,6 +17,9 @@ eval "$(go run ./integration/services/cmd/services up)"
 
 go tool gotestsum --format pkgname --jsonfile "$results" -- -race -count=1 -timeout 20m -p 2 ./...
 
+echo "killed at every point of the protocols:"
+sed -n 's/.*"Output":"\(crash: .*\)\\n"}$/\1/p' "$results"
+
 skipped=$(grep '"Action":"skip"' "$results" | grep -c '"Test":' || true)
 echo "skipped tests: $skipped"
 if [ "$skipped" -ne 0 ]; then

@@ -39,7 +39,9 @@ func TestFrozenRelay(t *testing.T) {
 				return len(lanes) > 0 && lanes[len(lanes)-1] == fmt.Sprint(localtable.Lanes/2)
 			})
 			if at == before(publish) || at == after(publish) || at == before(settle) {
-				await(t, "the sleeper to try to settle what it had", func() bool { return len(sleeper.reported("stale")) > 0 })
+				await(t, "the sleeper to try to settle what it had", func() bool {
+					return len(sleeper.reported("stale"))+len(sleeper.reported("failed")) > 0
+				})
 			}
 			for _, changed := range sleeper.reported("stale") {
 				require.Equal(t, "0", changed, "rows that the sleeper settled after it had lost them")

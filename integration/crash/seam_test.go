@@ -86,6 +86,8 @@ func (s tableStore[Tx]) Settle(ctx context.Context, settlement localtable.Settle
 			}
 		}
 		s.report(kind, fmt.Sprint(changed))
+	} else if kind == "stale" {
+		s.report("failed", err.Error()) // its time is over, too
 	}
 	return changed, err
 }
