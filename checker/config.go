@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,21 +34,14 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Wait, 500*time.Millisecond)
-	setDefault(&c.Timeout, 2*time.Second)
-	setDefault(&c.ShortCircuit, time.Second)
-	setDefault(&c.Retention, 7*24*time.Hour)
-	setDefault(&c.PruneInterval, time.Minute)
-	setDefault(&c.PruneBatch, 1000)
+	c.Wait = cmp.Or(c.Wait, 500*time.Millisecond)
+	c.Timeout = cmp.Or(c.Timeout, 2*time.Second)
+	c.ShortCircuit = cmp.Or(c.ShortCircuit, time.Second)
+	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
+	c.PruneInterval = cmp.Or(c.PruneInterval, time.Minute)
+	c.PruneBatch = cmp.Or(c.PruneBatch, 1000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

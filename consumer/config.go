@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,23 +45,16 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Attempts, 10)
-	setDefault(&c.BackoffMin, 200*time.Millisecond)
-	setDefault(&c.BackoffMax, 30*time.Second)
-	setDefault(&c.HandlerTimeout, 30*time.Second)
-	setDefault(&c.DrainTimeout, 20*time.Second)
-	setDefault(&c.Retention, 7*24*time.Hour)
-	setDefault(&c.PruneInterval, time.Minute)
-	setDefault(&c.PruneBatch, 1000)
+	c.Attempts = cmp.Or(c.Attempts, 10)
+	c.BackoffMin = cmp.Or(c.BackoffMin, 200*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 30*time.Second)
+	c.HandlerTimeout = cmp.Or(c.HandlerTimeout, 30*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
+	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
+	c.PruneInterval = cmp.Or(c.PruneInterval, time.Minute)
+	c.PruneBatch = cmp.Or(c.PruneBatch, 1000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 // Lengths that [Message.Validate] allows, in bytes. They are the smallest of the brokers' own, so that a message
 // that one backend accepts is not refused by the next one.
 const (
-	MaxTopicBytes       = 127   // RocketMQ's limit; Kafka allows 249
-	MaxIDBytes          = 128   //
-	MaxKeyBytes         = 255   //
-	MaxTypeBytes        = 255   //
-	MaxHeaderNameBytes  = 127   //
+	MaxTopicBytes       = 127 // RocketMQ's limit; Kafka allows 249
+	MaxIDBytes          = 128
+	MaxKeyBytes         = 255
+	MaxTypeBytes        = 255
+	MaxHeaderNameBytes  = 127
 	MaxHeaderTotalBytes = 16384 // names and values together; RocketMQ keeps all properties in 32 KiB
 )
 
