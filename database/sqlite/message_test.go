@@ -43,13 +43,13 @@ func TestLocaltableStore(t *testing.T) {
 				var text string
 				require.NoError(t, db.Pool().QueryRow(`SELECT errors FROM txmsg_message WHERE id = ?`, messageID).Scan(&text))
 				var entries []struct {
-					Time         int64
+					At           int64
 					Class, Error string
 				}
 				require.NoError(t, json.Unmarshal([]byte(text), &entries))
 				var errors []string
 				for _, entry := range entries {
-					require.WithinDuration(t, time.Now(), time.UnixMilli(entry.Time), time.Minute)
+					require.WithinDuration(t, time.Now(), time.UnixMilli(entry.At), time.Minute)
 					require.NotEmpty(t, entry.Class)
 					errors = append(errors, entry.Error)
 				}

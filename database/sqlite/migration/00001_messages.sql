@@ -24,7 +24,7 @@ CREATE TABLE txmsg_message (
     key         TEXT    NOT NULL DEFAULT '',
     type        TEXT    NOT NULL DEFAULT '',
     headers     TEXT,                                -- an object of texts
-    errors      TEXT    NOT NULL DEFAULT '[]',       -- of the last attempts, oldest first: {"time", "class", "error"}
+    errors      TEXT    NOT NULL DEFAULT '[]',       -- of the last attempts, oldest first: {"at", "class", "error"}
     body        BLOB    NOT NULL,
     CONSTRAINT txmsg_message_state CHECK (state IN ('ready', 'waiting', 'retry', 'parked', 'dead')),
     CONSTRAINT txmsg_message_due CHECK (state NOT IN ('waiting', 'retry') OR due_at IS NOT NULL),
