@@ -61,6 +61,7 @@ func runGroup(t *testing.T, h Harness) {
 		}
 		publish(t, h, last...)
 		two.waitAll(t, last)
+		shared.wait(t, h.Patience, last)
 		if h.Abilities.Order {
 			requireOrder(t, shared.all(), 1, sequence+1)
 		}
