@@ -20,8 +20,15 @@ var _ localtable.Broker = (*kafka.Broker)(nil)
 
 const publishTimeout = 2 * time.Second
 
-func TestBroker(t *testing.T) {
-	brokertest.Run(t, brokertest.Harness{
+func TestBroker(t *testing.T) { brokertest.Run(t, harness(t)) }
+
+func TestBrokerRestarts(t *testing.T) {
+	t.Parallel()
+	brokertest.RunRestarts(t, harness(t))
+}
+
+func harness(t *testing.T) brokertest.Harness {
+	return brokertest.Harness{
 		Server:    server(services.Kafka(t)),
 		Timeout:   publishTimeout,
 		Oversized: 2 << 20,
@@ -36,7 +43,7 @@ func TestBroker(t *testing.T) {
 				},
 			}
 		},
-	})
+	}
 }
 
 func server(address string) brokertest.Server {

@@ -45,14 +45,12 @@ func TestSubscriber(t *testing.T) {
 	})
 }
 
-func TestSubscriberChurn(t *testing.T) {
-	churntest.Run(t, churntest.Harness{
-		Server: churn(t, services.Kafka(t)),
-		Faulty: func(t *testing.T) (churntest.Server, func(), func()) {
-			kafka := services.StartKafka(t, nil)
-			return churn(t, kafka.Address()), kafka.Kill, kafka.Restart
-		},
-	})
+func TestSubscriberChurn(t *testing.T) { churntest.Run(t, churn(t, services.Kafka(t))) }
+
+func TestSubscriberSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	kafka := services.StartKafka(t, nil)
+	churntest.RunKill(t, churn(t, kafka.Address()), kafka.Kill, kafka.Restart)
 }
 
 func churn(t *testing.T, address string) churntest.Server {

@@ -6,4 +6,15 @@
 // stream's window for duplicates a second copy is not stored again. Nothing is kept back to be sent after a reconnect.
 //
 //	backends := txmsg.Backends[pgx.Tx]{"localtable/nats": localtable.On(db, nats.Open)}
+//
+// [Subscriber] reads topics for a consumer group, each from one position, in the stream's order; the positions are in a
+// key-value bucket. One process of a group has a topic at a time, with many keys at once, and others stand by for it.
+//
+//	subscriber, err := nats.NewSubscriber(nats.SubscriberConfig{
+//		URLs:   []string{"nats://nats-1:4222"},
+//		Group:  "payments",
+//		Topics: []string{"orders"},
+//	})
+//	...
+//	err = subscriber.Run(ctx, deliver)
 package nats

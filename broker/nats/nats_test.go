@@ -20,9 +20,16 @@ var _ localtable.Broker = (*nats.Broker)(nil)
 
 const publishTimeout = 2 * time.Second
 
-func TestBroker(t *testing.T) {
+func TestBroker(t *testing.T) { brokertest.Run(t, harness(t)) }
+
+func TestBrokerRestarts(t *testing.T) {
+	t.Parallel()
+	brokertest.RunRestarts(t, harness(t))
+}
+
+func harness(t *testing.T) brokertest.Harness {
 	address := services.NATS(t)
-	brokertest.Run(t, brokertest.Harness{
+	return brokertest.Harness{
 		Server:       serve(address, address),
 		Timeout:      publishTimeout,
 		Oversized:    2 << 20,
@@ -39,7 +46,7 @@ func TestBroker(t *testing.T) {
 				},
 			}
 		},
-	})
+	}
 }
 
 // serve opens brokers at address and does the rest at direct.

@@ -11,7 +11,8 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// Publish sends msgs and returns one result for each, within Config.PublishTimeout. Nil means that the topic's stream has
+// Publish sends msgs and returns one result for each, within Config.PublishTimeout, or twice that when the connection takes
+// no more bytes. Nil means that the topic's stream has
 // stored the message, or had done so before: within the stream's window for duplicates a second copy of an ID is not
 // stored again. When ctx ends first, what was not answered is an outage.
 func (b *Broker) Publish(ctx context.Context, msgs []txmsg.Message) []error {

@@ -46,14 +46,12 @@ func TestSubscriber(t *testing.T) {
 	})
 }
 
-func TestSubscriberChurn(t *testing.T) {
-	churntest.Run(t, churntest.Harness{
-		Server: churn(t, services.NATS(t)),
-		Faulty: func(t *testing.T) (churntest.Server, func(), func()) {
-			nats := services.StartNATS(t, nil)
-			return churn(t, nats.Address()), nats.Kill, nats.Restart
-		},
-	})
+func TestSubscriberChurn(t *testing.T) { churntest.Run(t, churn(t, services.NATS(t))) }
+
+func TestSubscriberSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	nats := services.StartNATS(t, nil)
+	churntest.RunKill(t, churn(t, nats.Address()), nats.Kill, nats.Restart)
 }
 
 func churn(t *testing.T, address string) churntest.Server {

@@ -14,7 +14,7 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-func testCases(t *testing.T, h Harness, f Faulty) {
+func testRestarts(t *testing.T, h Harness, f Faulty) {
 	t.Run("C38 every acknowledged message is stored, with late replies and two restarts", func(t *testing.T) {
 		topic, broker := create(t, f.Server), open(t, f.Server)
 		requireStored(t, publish(t, h, broker, message(topic, "warm")))
