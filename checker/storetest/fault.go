@@ -47,13 +47,6 @@ func (m *Memory) Inject(op Op, faults ...Fault) {
 	m.faults[op] = append(m.faults[op], faults...)
 }
 
-// Clear takes back the faults of op that have not happened yet.
-func (m *Memory) Clear(op Op) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.faults, op)
-}
-
 // Reap rolls back every transaction that records a half and is still open, as a server does with dead sessions.
 func (m *Memory) Reap() {
 	m.mu.Lock()
