@@ -20,7 +20,8 @@ type Harness[Tx any] struct {
 	Store localtable.Store[Tx]
 	// Lanes is how many lanes the store has.
 	Lanes int
-	// SingleWriter: a second transaction that writes waits until the first one has ended.
+	// SingleWriter: a second transaction that writes waits until the first one has ended, so there are no tests of writers that
+	// overlap.
 	SingleWriter bool
 
 	// Age moves the times of the row of this message, which is not delivered, into the past: when it is due, and when it
@@ -40,7 +41,7 @@ func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 		name  string
 		tests []test[Tx]
 	}{
-		{"Insert", insertTests[Tx]()},
+		{"Insert", insertTests[Tx](open(t).SingleWriter)},
 		{"Lease", leaseTests[Tx]()},
 		{"Release", releaseTests[Tx]()},
 		{"Read", readTests[Tx]()},
