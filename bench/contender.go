@@ -24,21 +24,22 @@ type subject interface {
 
 var (
 	bare      = contender{name: "no message", open: openBare}
-	hand      = contender{name: "hand-written", open: openHand}
+	hand      = contender{name: "hand-written", open: openHand(false)}
+	keeping   = contender{name: "hand-written keeping", open: openHand(true)}
 	logReader = contender{name: "log reader", open: openLog}
 
 	us       = contender{name: "txmsg", open: openUs(false)}
-	deleting = contender{name: "txmsg, retention 0", open: openUs(true)}
+	deleting = contender{name: "txmsg retention 0", open: openUs(true)}
 
 	watermill  = contender{name: "watermill", peer: true, open: openWatermill}
 	river      = contender{name: "river", peer: true, open: openRiver}
 	oagudo     = contender{name: "oagudo", peer: true, open: openOagudo(false)}
-	optimistic = contender{name: "oagudo, optimistic", peer: true, open: openOagudo(true)}
+	optimistic = contender{name: "oagudo optimistic", peer: true, open: openOagudo(true)}
 )
 
 // contenders by name, for the writer process.
 func contenderNamed(name string) (contender, bool) {
-	for _, c := range []contender{bare, hand, logReader, us, deleting, watermill, river, oagudo, optimistic} {
+	for _, c := range []contender{bare, hand, keeping, logReader, us, deleting, watermill, river, oagudo, optimistic} {
 		if c.name == name {
 			return c, true
 		}

@@ -26,10 +26,12 @@ func (*nothing) relay(ctx context.Context) error { <-ctx.Done(); return nil }
 func (*nothing) close()                          {}
 
 // byHand is what one would write in an afternoon: an INSERT of its own, and a loop that deletes a batch, publishes it and
-// commits. It has no states, no retries and no order, and keeps a transaction open while the broker answers.
+// commits. It has no states, no retries and no order, and keeps a transaction open while the broker answers. The keeping one
+// marks what was sent instead of deleting it.
 type byHand struct {
-	db  *database
-	out *sink
+	db      *database
+	out     *sink
+	keeping bool
 }
 
 const (
@@ -40,13 +42,25 @@ const (
 	takeOutboxSQL   = `DELETE FROM outbox WHERE id = ANY(ARRAY(SELECT id FROM outbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING id, msg_key, payload`
 
+	markableSQL = `ALTER TABLE outbox ADD sent_at timestamptz`
+	unsentSQL   = `CREATE INDEX outbox_unsent ON outbox (id) WHERE sent_at IS NULL`
+	readSQL     = `SELECT id, msg_key, payload FROM outbox WHERE sent_at IS NULL ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED`
+	markSQL     = `UPDATE outbox SET sent_at = now() WHERE id = ANY ($1)`
+
 	handBatch = 500
 	handPoll  = 10 * time.Millisecond
 )
 
-func openHand(db *database, out *sink) (subject, error) { return &byHand{db, out}, nil }
+func openHand(keeping bool) func(*database, *sink) (subject, error) {
+	return func(db *database, out *sink) (subject, error) { return &byHand{db, out, keeping}, nil }
+}
 
-func (h *byHand) setup(ctx context.Context) error { return h.db.exec(ctx, createOutboxSQL) }
+func (h *byHand) setup(ctx context.Context) error {
+	if h.keeping {
+		return h.db.exec(ctx, createOutboxSQL, markableSQL, unsentSQL)
+	}
+	return h.db.exec(ctx, createOutboxSQL)
+}
 
 func (h *byHand) write(ctx context.Context, id int64) error { return writeOutbox(ctx, h.db, id) }
 
@@ -83,7 +97,11 @@ type outboxRow struct {
 
 func (h *byHand) batch(ctx context.Context) (sent int, err error) {
 	err = pgx.BeginFunc(ctx, h.db.pool, func(tx pgx.Tx) error {
-		found, err := tx.Query(ctx, takeOutboxSQL, handBatch)
+		take := takeOutboxSQL
+		if h.keeping {
+			take = readSQL
+		}
+		found, err := tx.Query(ctx, take, handBatch)
 		if err != nil {
 			return err
 		}
@@ -95,12 +113,16 @@ func (h *byHand) batch(ctx context.Context) (sent int, err error) {
 			return err
 		}
 		slices.SortFunc(rows, func(a, b outboxRow) int { return cmp.Compare(a.id, b.id) })
-		msgs := make([]message, len(rows))
+		msgs, ids := make([]message, len(rows)), make([]int64, len(rows))
 		for i, row := range rows {
-			msgs[i] = row.message
+			msgs[i], ids[i] = row.message, row.id
 		}
 		sent = len(msgs)
-		return h.out.publishAll(ctx, msgs)
+		if err := h.out.publishAll(ctx, msgs); err != nil || !h.keeping {
+			return err
+		}
+		_, err = tx.Exec(ctx, markSQL, ids)
+		return err
 	})
 	return sent, err
 }

@@ -1,7 +1,7 @@
 // Command bench compares localtable with hand-written limits and with other libraries. Its results and its method stand in
 // docs/benchmarks.md, which it writes.
 //
-//	bench [-quick] [-work write,latency] [-profile] [-results file] [-docs file]
+//	bench [-quick] [-work write,latency] [-who txmsg] [-results file] [-docs file]
 //	bench report -results file [-docs file]
 //
 // The servers are named by TXMSG_TEST_POSTGRES and TXMSG_TEST_KAFKA; run.sh starts those that are not.
@@ -40,6 +40,7 @@ func measure(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	short := flags.Bool("quick", false, "fewer rows, no peers, and no profiles where a goal is missed")
 	only := flags.String("work", "", "only these, separated by commas")
+	who := flags.String("who", "", "only these contenders, separated by commas")
 	scale := flags.Int("scale", 1, "divide the rows by this, to try the command")
 	file := flags.String("results", "", "keep the results here")
 	docs := flags.String("docs", "", "write the document here")
@@ -60,8 +61,9 @@ func measure(ctx context.Context, arguments []string) error {
 		return err
 	}
 	todo := works(b.sizes, !*short)
-	if *only != "" {
-		todo = slices.DeleteFunc(todo, func(w work) bool { return !slices.Contains(strings.Split(*only, ","), w.Name) })
+	todo = slices.DeleteFunc(todo, func(w work) bool { return !selected(*only, w.Name) })
+	for i, w := range todo {
+		todo[i].contenders = slices.DeleteFunc(w.contenders, func(c contender) bool { return !selected(*who, c.name) })
 	}
 	var failures int
 	r.Samples, failures = b.run(ctx, todo)
@@ -75,6 +77,11 @@ func measure(ctx context.Context, arguments []string) error {
 		return fmt.Errorf("%d measurements failed", failures)
 	}
 	return nil
+}
+
+// selected reports whether a list names something; an empty one names all.
+func selected(list, name string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }
 
 // report prints the results of an earlier run.

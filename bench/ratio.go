@@ -129,7 +129,7 @@ func contendersOf(samples []sample, work string) (names []string) {
 			names = append(names, s.Contender)
 		}
 	}
-	order := []string{bare.name, hand.name, logReader.name, us.name, deleting.name}
+	order := []string{bare.name, hand.name, keeping.name, logReader.name, us.name, deleting.name}
 	slices.SortStableFunc(names, func(a, b string) int { return place(order, a) - place(order, b) })
 	return names
 }

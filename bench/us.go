@@ -44,6 +44,10 @@ func openUs(deleting bool) func(*database, *sink) (subject, error) {
 	}
 }
 
+// idSQL makes an ID as the library does, a UUIDv7: it begins with the time.
+const idSQL = `overlay(overlay(gen_random_uuid()::text PLACING '7' FROM 15) PLACING regexp_replace(
+lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0'), '(.{8})', '\1-') FROM 1)`
+
 // setup also asks the broker, so that its first connection is not measured; the other contenders ping theirs.
 func (u *ourselves) setup(ctx context.Context) error {
 	if err := u.db.Migrate(ctx); err != nil {
@@ -63,7 +67,8 @@ func (u *ourselves) write(ctx context.Context, id int64) error {
 }
 
 func (u *ourselves) pendingSQL() string {
-	return `INSERT INTO txmsg_message (topic, key, type, body) VALUES ('` + u.topic + `', ` + keySQL + `, '` + eventType + `', convert_to(body(i), 'UTF8'))`
+	return `INSERT INTO txmsg_message (id, topic, key, type, body)
+VALUES (` + idSQL + `, '` + u.topic + `', ` + keySQL + `, '` + eventType + `', convert_to(body(i), 'UTF8'))`
 }
 
 func (u *ourselves) relay(ctx context.Context) error { return u.messenger.Run(ctx) }

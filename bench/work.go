@@ -75,7 +75,7 @@ func works(s sizes, peers bool) []work {
 		return cs
 	}
 	rivals := []contender{watermill, river, oagudo}
-	relayed := append([]contender{deleting}, rivals...)
+	relayed := append([]contender{keeping, deleting}, rivals...)
 	return []work{
 		{"write", "16 writers, business row and message", with([]contender{bare, us}, append([]contender{hand}, rivals...)...), s.writePasses, measureWrite},
 		{"write_relay", "the same while the relay sends to Kafka, until all is delivered", with([]contender{hand, us}, relayed...), 1, measureWriteRelay},
