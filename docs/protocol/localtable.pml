@@ -1,0 +1,853 @@
+/*
+ * The local table: write, read, publish, settle, sweep, takeover, a person's verbs, and what fails around them.
+ *
+ * README.md maps each part to the code and says what is left out. verify.sh runs the checks, and the mutants: one rule of the
+ * code taken out by a macro, each of which must break a property.
+ *
+ * A process that crashes is one that takes no further step, and one that was paused takes its next step late; both are in
+ * every run, because any process may stand still between any two steps. A lane may be taken from its owner at any time.
+ */
+
+/* the instance */
+#ifndef N
+#define N 3              /* rows; their numbers are their seq */
+#endif
+#ifdef TWO_KEYS
+#define KEYS 2
+#define KEY(r) ((r) == 1) /* the key of a row: a b a a */
+#else
+#define KEYS 1
+#define KEY(r) 0
+#endif
+#ifdef TWO_LANES
+#define LANES 2
+#define LANE(k) (k)      /* the lane of a key */
+#else
+#define LANES 1
+#define LANE(k) 0
+#endif
+#ifndef RELAYS
+#define RELAYS 2
+#endif
+#ifndef TAKES
+#define TAKES 3          /* how often a lane changes hands; no row is lost for want of one, see close */
+#endif
+#ifndef REFUSALS
+#define REFUSALS 2       /* how often the broker refuses */
+#endif
+#ifndef OUTAGES
+#define OUTAGES 1        /* how often it gives no answer */
+#endif
+#ifndef STOPS
+#define STOPS 0          /* whether a relay ends a batch early */
+#endif
+#ifndef GIVEN_UP
+#define GIVEN_UP 0       /* how often a relay gives up a settlement that is still on the wire */
+#endif
+#ifndef ATTEMPTS
+#define ATTEMPTS 2       /* Config.MaxAttempts */
+#endif
+#ifndef UNPARK
+#define UNPARK 1         /* Settlement.Unpark and the limit of Sweep */
+#endif
+#ifndef HOLD
+#define HOLD 1           /* Config.DeadKey: hold, or 0 for release */
+#endif
+#ifndef SWEEP
+#define SWEEP 1
+#endif
+#ifndef LIMIT
+#define LIMIT N          /* rows of a read while the model closes */
+#endif
+#ifndef PERSONS
+#define PERSONS 0
+#endif
+#ifndef VERBS
+#define VERBS 1          /* of all persons */
+#endif
+#ifndef COMMON_LOCK
+#define COMMON_LOCK 1    /* the writers of a key hold a lock from before the INSERT until COMMIT */
+#endif
+#ifndef ROLLBACKS
+#define ROLLBACKS 0
+#endif
+
+/* states of a row; VOID: its transaction was rolled back */
+#define NONE    0
+#define READY   1
+#define RETRY   2
+#define PARKED  3
+#define DEAD    4
+#define GONE    5
+#define SKIPPED 6
+#define VOID    7
+
+byte st[N];
+byte rev[N];
+byte att[N];
+bool holds[N];
+byte owner[LANES];       /* relay + 1 */
+byte epoch[LANES];
+
+/* the broker, and what is known about it from outside */
+bool stored[N];          /* it has a copy */
+bool late[N];            /* a request without an answer is still on the wire */
+bool exempt[N];          /* skipped, released, or dead without holding: outside the order of its key */
+byte refused[N];
+
+/* what a batch knows of a row: code, whether it was a retry, and its revision */
+#define SEND 1           /* to be sent */
+#define LAST 2           /* to be sent, and dead if it is refused */
+#define OK   3
+#define AGAIN 4
+#define DIES 5
+#define PARK 6
+#define CODE(x) ((x) & 7)
+#define WAS_RETRY(x) ((x) & 8)
+#define REV(x) ((x) >> 4)
+
+typedef Batch {
+	byte row[N];
+	byte ep[LANES];      /* the epoch of each lane as the relay knows it; 0: it does not hold it */
+};
+#define GHOST RELAYS     /* a settlement that was given up: the request may yet arrive, once or twice */
+Batch b[RELAYS + 1];
+byte ghost;              /* its owner */
+#define OWNER(s) ((s) == GHOST -> ghost : (s) + 1)
+#define MINE(s, l) (owner[l] == OWNER(s) && epoch[l] == b[s].ep[l])
+
+byte refusals, outages, givenUp, verbs, rollbacks;
+bool closed;
+
+#ifdef BLOCKED_IN_MEMORY
+byte blocked[RELAYS];    /* keys, as bits */
+#endif
+#ifdef LAST_SEQ
+byte last[RELAYS];
+#endif
+#ifdef UNPARK_SECOND
+byte pending[RELAYS + 1];
+#endif
+
+/* for one step each */
+hidden byte r, q, x, c, l, count, freed, turn, first, yes, follows;
+
+/* the properties, under the names that verify.sh knows them by */
+hidden byte no_ghost;    /* what reaches the broker was committed */
+hidden byte in_order;    /* first copies of a key reach it in the order of writing */
+hidden byte fenced;      /* a settlement changes rows only for the owner of the lane in its epoch */
+hidden byte counts_once; /* an attempt is counted once; only a row whose attempts ran out is dead */
+hidden byte not_lost;    /* a row that leaves the table as delivered is in the broker, and every row gets that far, or is dead, or skipped */
+hidden byte not_stuck;   /* no row stays parked but behind a dead one that holds its key */
+byte pick, cut, stop, at;
+
+/* A copy reaches the broker: of a row that was committed, and the first one after those of the rows before it. */
+inline store(m) {
+	no_ghost = st[m] != NONE && st[m] != VOID;
+	assert(no_ghost);
+	if
+	:: COMMON_LOCK && !stored[m] && !exempt[m] ->
+		for (q : 0 .. N - 1) {
+			in_order = q >= m || KEY(q) != KEY(m) || stored[q] || exempt[q] || st[q] == VOID;
+			assert(in_order)
+		}
+	:: else
+	fi;
+	stored[m] = true
+}
+
+/* freeSQL: the parked rows of a key before which nothing has failed, in order, a bounded number. */
+inline unpark(k, most) {
+	count = 0;
+	yes = true;
+	for (q : 0 .. N - 1) {
+		if
+		:: KEY(q) == k && holds[q] -> yes = false
+		:: else
+		fi;
+		if
+		:: KEY(q) == k && yes && st[q] == PARKED && count < most ->
+			st[q] = READY;
+			rev[q]++;
+			count++
+		:: else
+		fi
+	}
+}
+
+/* which rows are ready to be read */
+#ifdef DIRTY_READ
+#define READABLE(i, m) (st[m] == READY || st[m] == NONE)
+#else
+#ifdef LAST_SEQ
+#define READABLE(i, m) (st[m] == READY && m + 1 > last[i])
+#else
+#define READABLE(i, m) (st[m] == READY)
+#endif
+#endif
+
+/* readSQL, after rows were chosen: which of them are followers. */
+inline read(i) {
+	for (r : 0 .. N - 1) {
+		if
+		:: pick & (1 << r) ->
+#ifdef BLOCKED_IN_MEMORY
+			follows = (blocked[i] & (1 << KEY(r))) && st[r] == READY;
+#else
+			follows = false;
+#endif
+			for (q : 0 .. N - 1) {
+				if
+				:: q < r && KEY(q) == KEY(r) ->
+#ifdef BLOCKED_IN_MEMORY
+					if
+					:: st[q] == RETRY && (pick & (1 << q)) -> follows = false
+					:: else
+					fi
+#else
+					if
+					:: holds[q] && !((pick | cut) & (1 << q)) -> follows = true
+					:: st[q] == PARKED -> follows = true
+					:: else
+					fi
+#endif
+				:: else
+				fi
+			}
+			c = (follows -> PARK : (att[r] + 1 >= ATTEMPTS -> LAST : SEND));
+			assert(rev[r] < 15);
+			b[i].row[r] = c | (st[r] == RETRY -> 8 : 0) | (rev[r] << 4)
+#ifdef LAST_SEQ
+			;
+			if
+			:: st[r] == READY && r + 1 > last[i] -> last[i] = r + 1
+			:: else
+			fi
+#endif
+		:: else
+		fi
+	}
+}
+
+/* line.stop: what comes after m in its key is not sent in this batch. */
+inline drop(i, m, code) {
+	yes = true;
+	for (q : 0 .. N - 1) {
+		if
+		:: q > m && KEY(q) == KEY(m) && (CODE(b[i].row[q]) == SEND || CODE(b[i].row[q]) == LAST) ->
+#ifdef TWO_IN_A_CALL
+			if
+			:: yes -> yes = false /* it is in the same call */
+			:: else -> b[i].row[q] = (code == PARK -> (b[i].row[q] & 248) | PARK : 0)
+			fi
+#else
+			b[i].row[q] = (code == PARK -> (b[i].row[q] & 248) | PARK : 0)
+#endif
+		:: else
+		fi
+	}
+}
+
+inline refuse(i, m) {
+	refused[m]++;
+	c = (CODE(b[i].row[m]) == LAST -> DIES : AGAIN);
+	b[i].row[m] = (b[i].row[m] & 248) | c;
+	if
+	:: c == AGAIN || HOLD -> drop(i, m, PARK)
+	:: else -> drop(i, m, 0)
+	fi
+}
+
+#ifdef NO_EPOCH
+#define FENCED(s, l) true
+#else
+#ifdef NO_LANE_LOCK
+#define FENCED(s, l) true /* looked at before: decide */
+#else
+#define FENCED(s, l) MINE(s, l)
+#endif
+#endif
+#ifdef NO_REVISION
+#define SAME(m, x) true
+#else
+#define SAME(m, x) (rev[m] == REV(x))
+#endif
+#define STANDS(m, x) (st[m] == (WAS_RETRY(x) -> RETRY : READY) && SAME(m, x))
+
+inline failedBefore(m) {
+	yes = false;
+	for (q : 0 .. N - 1) {
+		if
+		:: q < m && KEY(q) == KEY(m) && holds[q] -> yes = true
+#ifdef PARK_BEHIND_PARKED
+		:: q < m && KEY(q) == KEY(m) && st[q] == PARKED -> yes = true
+#endif
+		:: else
+		fi
+	}
+#if defined(NO_RECHECK) || defined(NO_LANE_LOCK)
+	yes = true
+#endif
+}
+
+/* What is known of a row that leaves the table is of no use to anybody; a batch that holds it does not find it. */
+inline leave(m, to) {
+	st[m] = to;
+	holds[m] = false;
+	rev[m] = 0;
+	att[m] = 0;
+	refused[m] = 0
+}
+
+/* Settle, under the lane's lock: who is delivered, who failed, who therefore waits, who no longer does. */
+inline settle(s) {
+	freed = 0;
+	for (r : 0 .. N - 1) {
+		x = b[s].row[r];
+		c = CODE(x);
+		l = LANE(KEY(r));
+		if
+		:: c >= OK && c != PARK && FENCED(s, l) && STANDS(r, x) ->
+			fenced = MINE(s, l);
+			assert(fenced);
+			if
+			:: c == OK ->
+				not_lost = stored[r];
+				assert(not_lost);
+				leave(r, GONE)
+			:: c == AGAIN ->
+				st[r] = RETRY;
+				holds[r] = true;
+				rev[r]++;
+				att[r]++
+			:: c == DIES ->
+				st[r] = DEAD;
+				holds[r] = HOLD;
+				exempt[r] = exempt[r] || !HOLD;
+				rev[r]++;
+				att[r]++;
+				counts_once = refused[r] >= ATTEMPTS;
+				assert(counts_once)
+			fi;
+			counts_once = att[r] <= refused[r];
+			assert(counts_once)
+		:: else
+		fi;
+		if
+		:: (c == OK || c == DIES && !HOLD) && WAS_RETRY(x) && FENCED(s, l) -> freed = freed | (1 << KEY(r))
+		:: else
+		fi
+	}
+#ifdef PARK_BEHIND_PARKED
+	unparkFreed(s);
+#endif
+	for (r : 0 .. N - 1) {
+		x = b[s].row[r];
+		l = LANE(KEY(r));
+		if
+		:: CODE(x) == PARK && FENCED(s, l) && STANDS(r, x) ->
+			failedBefore(r);
+			if
+			:: yes ->
+				fenced = MINE(s, l);
+				assert(fenced);
+				st[r] = PARKED;
+#ifndef PARK_KEEPS_HOLD
+				holds[r] = false;
+#endif
+				rev[r]++
+			:: else
+			fi
+		:: else
+		fi
+	}
+#ifndef PARK_BEHIND_PARKED
+	unparkFreed(s)
+#endif
+}
+
+inline unparkFreed(s) {
+#ifdef UNPARK_SECOND
+	pending[s] = freed;
+#else
+	for (l : 0 .. KEYS - 1) {
+		if
+		:: freed & (1 << l) -> unpark(l, UNPARK)
+		:: else
+		fi
+	}
+#endif
+#ifdef BLOCKED_IN_MEMORY
+	if
+	:: s < RELAYS ->
+		blocked[s] = blocked[s] & ~freed;
+		for (q : 0 .. N - 1) {
+			if
+			:: CODE(b[s].row[q]) == AGAIN || CODE(b[s].row[q]) == DIES && HOLD -> blocked[s] = blocked[s] | (1 << KEY(q))
+			:: else
+			fi
+		}
+	:: else
+	fi
+#endif
+}
+
+#ifdef NO_LANE_LOCK
+/* What the statements of a settlement see before another one's commit, if nothing makes them wait. */
+inline decide(s) {
+	for (r : 0 .. N - 1) {
+		x = b[s].row[r];
+		yes = CODE(x) != PARK;
+		for (q : 0 .. N - 1) {
+			c = CODE(b[s].row[q]);
+			if
+			:: q < r && KEY(q) == KEY(r) && (c == AGAIN || c == DIES && HOLD || holds[q] && c != OK && c != DIES) -> yes = true
+			:: else
+			fi
+		}
+		if
+		:: CODE(x) >= OK && !(yes && MINE(s, LANE(KEY(r)))) -> b[s].row[r] = 0
+		:: else
+		fi
+	}
+}
+#endif
+
+inline clear(s) {
+	for (r : 0 .. N - 1) {
+		b[s].row[r] = 0
+	}
+}
+
+inline take(i, lane) {
+	owner[lane] = i + 1;
+	epoch[lane]++;
+	b[i].ep[lane] = epoch[lane];
+#ifdef BLOCKED_IN_MEMORY
+	blocked[i] = 0;
+#endif
+#ifdef LAST_SEQ
+	last[i] = 0;
+#endif
+}
+
+/*
+ * From here on nothing fails and nobody else moves: does this relay bring every row to its end? The check is made in every
+ * state in which some relay is between two batches. Then the state is thrown away.
+ */
+inline close(i) {
+	for (l : 0 .. LANES - 1) {
+		if
+		:: !MINE(i, l) -> take(i, l)
+		:: else
+		fi
+	}
+	for (turn : 0 .. 4 * N) {
+#if SWEEP
+		for (l : 0 .. KEYS - 1) {
+			unpark(l, UNPARK)
+		}
+#endif
+		pick = 0;
+		first = 0;
+		for (r : 0 .. N - 1) {
+			if
+			:: st[r] == RETRY && first < LIMIT ->
+				pick = pick | (1 << r);
+				first++
+			:: else
+			fi
+		}
+		for (r : 0 .. N - 1) {
+			if
+			:: READABLE(i, r) && first < LIMIT ->
+				pick = pick | (1 << r);
+				first++
+			:: else
+			fi
+		}
+		if
+		:: pick == 0 -> break
+		:: else
+		fi;
+		read(i);
+		for (r : 0 .. N - 1) {
+			if
+			:: CODE(b[i].row[r]) == SEND || CODE(b[i].row[r]) == LAST ->
+				store(r);
+				b[i].row[r] = (b[i].row[r] & 248) | OK
+			:: else
+			fi
+		}
+		settle(i);
+#ifdef UNPARK_SECOND
+		for (l : 0 .. KEYS - 1) {
+			if
+			:: pending[i] & (1 << l) -> unpark(l, UNPARK)
+			:: else
+			fi
+		}
+		pending[i] = 0;
+#endif
+		clear(i)
+	}
+	for (r : 0 .. N - 1) {
+		not_stuck = st[r] != PARKED;
+		for (q : 0 .. N - 1) {
+			if
+			:: q < r && KEY(q) == KEY(r) && st[q] == DEAD && holds[q] -> not_stuck = true
+			:: else
+			fi
+		}
+		assert(not_stuck);
+		not_lost = st[r] != READY && st[r] != RETRY && (st[r] != GONE || stored[r]);
+		assert(not_lost)
+	}
+	forget()
+}
+
+inline forget() {
+	closed = true;
+	for (r : 0 .. N - 1) {
+		st[r] = VOID;
+		rev[r] = 0;
+		att[r] = 0;
+		holds[r] = false;
+		stored[r] = false;
+		late[r] = false;
+		exempt[r] = false;
+		refused[r] = 0;
+		for (q : 0 .. RELAYS) {
+			b[q].row[r] = 0
+		}
+	}
+	for (l : 0 .. LANES - 1) {
+		owner[l] = 0;
+		epoch[l] = TAKES;
+		for (q : 0 .. RELAYS) {
+			b[q].ep[l] = 0
+		}
+	}
+	ghost = 0;
+	givenUp = GIVEN_UP;
+	refusals = REFUSALS;
+	outages = OUTAGES;
+	verbs = VERBS;
+	rollbacks = 0;
+	pick = 0
+#ifdef UNPARK_SECOND
+	;
+	for (q : 0 .. RELAYS) {
+		pending[q] = 0
+	}
+#endif
+#ifdef BLOCKED_IN_MEMORY
+	;
+	for (q : 0 .. RELAYS - 1) {
+		blocked[q] = 0
+	}
+#endif
+#ifdef LAST_SEQ
+	;
+	for (q : 0 .. RELAYS - 1) {
+		last[q] = 0
+	}
+#endif
+}
+
+proctype Relay(byte i) {
+	byte n;
+end_idle:
+	if
+	:: atomic { !closed && epoch[0] >= i && epoch[0] < TAKES -> d_step { take(i, 0) } }; goto end_idle
+#if LANES > 1
+	:: atomic { !closed && epoch[1] < TAKES -> d_step { take(i, 1) } }; goto end_idle
+#endif
+	:: atomic { /* Read: of ready rows the first ones of a lane, of retries those that are due */
+		!closed && b[i].ep[0] + b[i].ep[LANES - 1] > 0 ->
+		at = 0;
+		do
+		:: at < N ->
+			if
+			:: b[i].ep[LANE(KEY(at))] && !(stop & (1 << LANE(KEY(at)))) && READABLE(i, at) ->
+				if
+				:: pick = pick | (1 << at)
+				:: stop = stop | (1 << LANE(KEY(at))) /* the limit */
+				fi
+			:: b[i].ep[LANE(KEY(at))] && st[at] == RETRY ->
+				if
+				:: pick = pick | (1 << at)
+				:: skip /* not due, or due and left out by the limit */
+#ifdef CUT_HEAD
+				:: cut = cut | (1 << at)
+#endif
+				fi
+			:: else
+			fi;
+			at++
+		:: else -> break
+		od;
+		skip;
+		d_step {
+			read(i);
+			pick = 0;
+			cut = 0;
+			stop = 0;
+			at = 0
+		};
+		n = 0;
+		do
+		:: n < N && b[i].row[n] == 0 -> n++
+		:: n < N && b[i].row[n] != 0 -> n = 0; goto publish
+		:: n == N -> n = 0; goto end_idle
+		od
+	}
+	:: atomic { !closed -> d_step { close(i); skip } }; goto end_idle
+	fi;
+publish:
+	atomic {
+		do
+		:: n < N && CODE(b[i].row[n]) != SEND && CODE(b[i].row[n]) != LAST -> n++
+		:: else -> break
+		od;
+		if
+		:: n == N -> n = 0; goto ask
+		:: n < N -> d_step { store(n); b[i].row[n] = (b[i].row[n] & 248) | OK }
+		:: n < N && refusals < REFUSALS -> refusals++; d_step { refuse(i, n); skip }
+		:: n < N && outages < OUTAGES ->
+			outages++;
+			if
+			:: skip
+			:: d_step { store(n) }
+			:: late[n] = true
+			fi;
+			d_step { drop(i, n, 0); b[i].row[n] = 0 }
+		:: n < N && STOPS -> /* it is told to stop, or finds its lease over */
+			d_step {
+				for (r : 0 .. N - 1) {
+					if
+					:: CODE(b[i].row[r]) == SEND || CODE(b[i].row[r]) == LAST -> b[i].row[r] = 0
+					:: else
+					fi
+				};
+				skip
+			}
+		fi;
+		n = 0
+	};
+	goto publish;
+ask:
+#ifdef NO_LANE_LOCK
+	atomic { true; d_step { decide(i); skip } };
+write:
+#endif
+	if
+	:: atomic { d_step { settle(i); skip };
+		if
+		:: goto answered
+#ifndef NO_LANE_LOCK
+		:: goto ask /* the reply is lost */
+#endif
+		fi }
+	:: atomic { givenUp < GIVEN_UP && !closed ->
+		givenUp++;
+		d_step {
+			ghost = i + 1;
+			for (r : 0 .. N - 1) {
+				b[GHOST].row[r] = b[i].row[r]
+			}
+			for (l : 0 .. LANES - 1) {
+				b[GHOST].ep[l] = b[i].ep[l]
+			};
+			skip
+		} }
+	:: goto answered /* it never arrived */
+	fi;
+answered:
+	atomic { true; d_step { clear(i); skip } };
+#ifdef UNPARK_SECOND
+	d_step {
+		for (l : 0 .. KEYS - 1) {
+			if
+			:: pending[i] & (1 << l) && MINE(i, LANE(l)) -> unpark(l, UNPARK)
+			:: else
+			fi
+		}
+		pending[i] = 0
+	};
+#endif
+	goto end_idle
+}
+
+#if GIVEN_UP > 0
+/* The request that nobody waits for. */
+proctype Ghost() {
+end:
+	do
+	:: d_step { ghost -> settle(GHOST); skip }
+	:: d_step { ghost -> clear(GHOST); ghost = 0; for (l : 0 .. LANES - 1) { b[GHOST].ep[l] = 0 } ; skip }
+	od
+}
+#endif
+
+#if SWEEP
+proctype Sweeper() {
+end:
+	do
+	:: d_step { owner[LANE(0)] -> unpark(0, UNPARK); skip }
+#if KEYS > 1
+	:: d_step { owner[LANE(1)] -> unpark(1, UNPARK); skip }
+#endif
+	od
+}
+#endif
+
+#define BEFORE(m, o) ((m) <= (o) || KEY(o) != KEY(m) || st[o] != NONE || !COMMON_LOCK)
+#if N > 3
+#define MAY(m) (!closed && st[m] == NONE && BEFORE(m, 0) && BEFORE(m, 1) && BEFORE(m, 2))
+#elif N > 2
+#define MAY(m) (!closed && st[m] == NONE && BEFORE(m, 0) && BEFORE(m, 1))
+#else
+#define MAY(m) (!closed && st[m] == NONE && BEFORE(m, 0))
+#endif
+#define WRITE(m) \
+	:: d_step { MAY(m) -> st[m] = READY } \
+	:: d_step { MAY(m) && rollbacks < ROLLBACKS -> rollbacks++; st[m] = VOID }
+
+/* Transactions of the service. Those of different keys commit in any order. */
+proctype Writer() {
+end:
+	do
+	WRITE(0)
+	WRITE(1)
+#if N > 2
+	WRITE(2)
+#endif
+#if N > 3
+	WRITE(3)
+#endif
+	od
+}
+
+/* Requests that were given up and arrive after all. */
+#if OUTAGES > 0
+proctype Network() {
+end:
+	do
+	:: d_step { late[0] -> late[0] = false; store(0) }
+	:: d_step { late[1] -> late[1] = false; store(1) }
+#if N > 2
+	:: d_step { late[2] -> late[2] = false; store(2) }
+#endif
+#if N > 3
+	:: d_step { late[3] -> late[3] = false; store(3) }
+#endif
+	od
+}
+#endif
+
+#if PERSONS > 0
+#ifdef VERB_WITHOUT_LOCK
+/* What waits behind m, as a transaction sees it that does not wait for the lane's lock. */
+inline look(m) {
+	look_ = 0;
+	yes = true;
+	for (q : 0 .. N - 1) {
+		if
+		:: KEY(q) == KEY(m) && q != m && holds[q] -> yes = false
+		:: KEY(q) == KEY(m) && yes && st[q] == PARKED -> look_ = look_ | (1 << q)
+		:: else
+		fi
+	}
+}
+inline behind(m) {
+	for (q : 0 .. N - 1) {
+		if
+		:: look_ & (1 << q) && st[q] == PARKED -> st[q] = READY; rev[q]++
+		:: else
+		fi
+	}
+	look_ = 0
+}
+byte look_;
+#else
+#define behind(m) unpark(KEY(m), UNPARK)
+#endif
+
+#if N > 2
+#define ANY_DEAD (st[0] == DEAD || st[1] == DEAD || st[2] == DEAD)
+#else
+#define ANY_DEAD (st[0] == DEAD || st[1] == DEAD)
+#endif
+
+/* A person looks at a dead row and decides later. */
+proctype Person() {
+	byte m, seen;
+	bool looking;
+end:
+	do
+	:: atomic { !closed && !looking && verbs < VERBS && ANY_DEAD ->
+		verbs++;
+		if
+		:: st[0] == DEAD -> m = 0
+		:: st[1] == DEAD -> m = 1
+#if N > 2
+		:: st[2] == DEAD -> m = 2
+#endif
+		fi;
+		seen = rev[m];
+		looking = true
+#ifdef VERB_WITHOUT_LOCK
+		;
+		d_step { look(m); skip }
+#endif
+	}
+	:: atomic { looking && st[m] == DEAD && rev[m] == seen ->
+		if
+		:: d_step { /* retry */
+			st[m] = RETRY;
+			holds[m] = true;
+			rev[m]++ }
+		:: d_step { /* skip */
+			leave(m, SKIPPED);
+			exempt[m] = true;
+			behind(m); skip }
+		:: d_step { /* release */
+			holds[m] = false;
+			exempt[m] = true;
+			rev[m]++;
+			behind(m); skip }
+		fi;
+		looking = false;
+		m = 0;
+		seen = 0 }
+	:: atomic { looking && (st[m] != DEAD || rev[m] != seen) -> looking = false; m = 0; seen = 0 }
+	od
+}
+#endif
+
+init {
+	atomic {
+		run Relay(0);
+		run Relay(1);
+#if RELAYS > 2
+		run Relay(2);
+#endif
+		run Writer();
+#if SWEEP
+		run Sweeper();
+#endif
+#if GIVEN_UP > 0
+		run Ghost();
+#endif
+#if OUTAGES > 0
+		run Network();
+#endif
+#if PERSONS > 0
+		run Person();
+#endif
+#if PERSONS > 1
+		run Person();
+#endif
+	}
+}
