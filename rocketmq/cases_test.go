@@ -270,6 +270,7 @@ func testLostReply(t *testing.T) {
 	var ids [2]string
 	for i, failure := range []error{nil, errCase} {
 		ids[i] = txmsg.NewID()
+		before := w.unsettled.Load()
 		proxy.SwallowReplies()
 		ended := make(chan error, 1)
 		go func() {
@@ -283,7 +284,7 @@ func testLostReply(t *testing.T) {
 				return failure
 			})
 		}()
-		sleep(t.Context(), 2500*time.Millisecond) // until the first try has given up
+		require.Eventually(t, func() bool { return w.unsettled.Load() > before }, patience, 10*time.Millisecond, "the first try gives up")
 		proxy.Restore()
 		require.ErrorIs(t, <-ended, failure)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -36,6 +37,7 @@ type link struct {
 	complete bool // and every topic has its route
 	tried    time.Time
 	failure  error // of the last try
+	closed   bool  // by shutdown: no client is made any more
 }
 
 func newLink(cfg *Config, dial dialer, listener primitive.TransactionListener, halves *registry) *link {
@@ -132,6 +134,9 @@ func (l *link) connect(ctx context.Context) (complete bool, err error) {
 func (l *link) open(owner string) (sender, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return nil, fmt.Errorf("rocketmq: %w", txmsg.ErrClosed)
+	}
 	if l.client != nil {
 		return l.client, nil
 	}
@@ -203,7 +208,8 @@ func sleep(ctx context.Context, d time.Duration) {
 // which nobody acknowledges: bytes that were not read yet are lost when a connection ends.
 func (l *link) shutdown() {
 	l.mu.Lock()
-	client, topic, brokers := l.client, "", l.brokers
+	l.closed = true
+	client, topic, brokers := l.client, "", maps.Clone(l.brokers) // a transaction that came late may still be learning
 	for route := range l.routes {
 		topic = route
 	}

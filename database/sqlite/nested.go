@@ -42,10 +42,13 @@ func (t *transaction) nested(ctx context.Context, fn func(ctx context.Context) e
 		if kept {
 			return
 		}
-		forget()
 		if failed := t.undo(own, name); failed != nil {
+			// What fn wrote still stands, and a callback that swallows the error must not commit it.
+			t.doomed = errors.Join(t.doomed, failed)
 			err = errors.Join(err, failed)
+			return
 		}
+		forget()
 	}()
 	if err := fn(ctx); err != nil {
 		return err

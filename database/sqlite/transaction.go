@@ -17,6 +17,7 @@ type transaction struct {
 	conn      *sql.Conn
 	tx        *sql.Tx
 	fate      fate
+	doomed    error // why it must not commit although SQLite would
 	savepoint func() (rollback func())
 	depth     int  // of savepoints
 	ended     bool // Commit or Rollback was called
@@ -102,6 +103,9 @@ func (t *transaction) Commit(ctx context.Context, along ...txmsg.Statement) erro
 func (t *transaction) prepare(ctx context.Context, along []txmsg.Statement) error {
 	if t.fate.gone.Load() {
 		return fmt.Errorf("%w by an earlier error or by its own callback", txmsg.ErrRolledBack)
+	}
+	if t.doomed != nil {
+		return fmt.Errorf("%w: %w", txmsg.ErrRolledBack, t.doomed)
 	}
 	if err := t.db.Exec(ctx, t.tx, along...); err != nil {
 		if errors.Is(err, sql.ErrTxDone) || t.fate.gone.Load() {
