@@ -34,7 +34,13 @@ services: ## start PostgreSQL, Kafka, NATS and RocketMQ and print the environmen
 services-down: ## stop exactly what "make services" started
 	@$(SERVICES) down
 
-bench: ## benchmarks of the hot paths
-	go test -run '^$$' -bench . -benchmem ./...
+verify: ## check the models of the protocols with spin
+	./docs/protocol/verify.sh
 
-.PHONY: help build lint test test-unit demo demo-check crash services services-down bench
+bench: ## measure against the hand-written limit and the peers in the same run
+	./bench/run.sh
+
+bench-quick: ## the same against the limit alone, in under three minutes
+	./bench/run.sh quick
+
+.PHONY: help build lint test test-unit demo demo-check crash services services-down verify bench bench-quick
