@@ -1,7 +1,7 @@
 // Command bench compares localtable with hand-written limits and with other libraries. Its results and its method stand in
 // docs/benchmarks.md, which it writes.
 //
-//	bench [-quick] [-work write,latency] [-who txmsg] [-results file] [-docs file]
+//	bench [-quick] [-work write,latency] [-who txmsg] [-profile] [-results file] [-docs file]
 //	bench report -results file [-docs file]
 //
 // The servers are named by TXMSG_TEST_POSTGRES and TXMSG_TEST_KAFKA; run.sh starts those that are not.
@@ -44,6 +44,7 @@ func measure(ctx context.Context, arguments []string) error {
 	scale := flags.Int("scale", 1, "divide the rows by this, to try the command")
 	file := flags.String("results", "", "keep the results here")
 	docs := flags.String("docs", "", "write the document here")
+	profile := flags.Bool("profile", false, "measure nothing, print what takes our time")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -64,6 +65,12 @@ func measure(ctx context.Context, arguments []string) error {
 	todo = slices.DeleteFunc(todo, func(w work) bool { return !selected(*only, w.Name) })
 	for i, w := range todo {
 		todo[i].contenders = slices.DeleteFunc(w.contenders, func(c contender) bool { return !selected(*who, c.name) })
+	}
+	if *profile {
+		for work, text := range b.profile(ctx, todo) {
+			fmt.Printf("%s\n\n%s\n", work, text)
+		}
+		return nil
 	}
 	var failures int
 	r.Samples, failures = b.run(ctx, todo)
