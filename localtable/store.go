@@ -41,8 +41,8 @@ type Store[Tx any] interface {
 
 	// Settle writes the results of one batch in one statement or transaction, and returns how many rows it changed. A result
 	// changes its row only if owner holds the row's lane in the epoch given, and the row still has the revision that
-	// was read: else someone else has decided, or the same settlement came before. Retry and Dead add one to the
-	// row's attempts. See [Settlement].
+	// was read: else someone else has decided, or the same settlement came before. Dead, and Retry if it is not spared,
+	// add one to the row's attempts. See [Settlement].
 	Settle(ctx context.Context, settlement Settlement) (changed int, err error)
 
 	// Sweep makes ready, in order and at most limit, the parked rows of these lanes that have no failed row (retry,
@@ -97,18 +97,19 @@ type Fate int
 // The fates. A row that met an outage has none: it is not settled and stays as it is.
 const (
 	Delivered Fate = iota + 1 // the broker has it
-	Retry                     // refused: try again after the result's delay
+	Retry                     // not stored: try again after the result's delay
 	Dead                      // refused for good: kept for a person
 	Parked                    // not sent: waits behind an earlier row of its key
 )
 
 // Result is one row's fate.
 type Result struct {
-	Row   Row
-	Fate  Fate
-	After time.Duration // of Retry
-	Error string        // of Retry and Dead: kept as the row's history, newest last
-	Class string        // of Retry and Dead: refused, too_large, no_route
+	Row    Row
+	Fate   Fate
+	After  time.Duration // of Retry
+	Spared bool          // of Retry: spends no attempt
+	Error  string        // of Retry and Dead: kept as the row's history, newest last, unless empty
+	Class  string        // of Retry and Dead, with an Error: refused, too_large, no_route
 }
 
 // Settlement is the outcome of one batch.

@@ -76,6 +76,7 @@ type results struct {
 
 type failures struct {
 	afters          []*int64 // in microseconds; nil for dead
+	spent           []int32  // attempts
 	errors, classes []string
 }
 
@@ -144,10 +145,15 @@ func (f *failures) add(result localtable.Result) {
 	if result.Fate == localtable.Retry {
 		after = new(microseconds(result.After))
 	}
-	f.afters, f.errors, f.classes = append(f.afters, after), append(f.errors, text(result.Error)), append(f.classes, text(result.Class))
+	spent := int32(1)
+	if after != nil && result.Spared {
+		spent = 0
+	}
+	f.afters, f.spent = append(f.afters, after), append(f.spent, spent)
+	f.errors, f.classes = append(f.errors, text(result.Error)), append(f.classes, text(result.Class))
 }
 
-func (f *failures) args() []any { return []any{f.afters, f.errors, f.classes} }
+func (f *failures) args() []any { return []any{f.afters, f.spent, f.errors, f.classes} }
 
 func (h *heads) add(row localtable.Row, epoch int64) {
 	h.lanes, h.epochs = append(h.lanes, int16(row.Lane)), append(h.epochs, epoch)

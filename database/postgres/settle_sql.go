@@ -25,29 +25,30 @@ const (
 INSERT INTO txmsg_delivered (seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
 SELECT seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
 
-	// failureSQL are results with more columns: $7 to $9; $10 is how many errors are kept, $11 whether the dead hold their key.
-	failureSQL = `unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
-    AS r (lane, epoch, destination, seq, revision, after, error, class)`
+	// failureSQL are results with more columns: $7 to $10; $11 is how many errors are kept, $12 whether the dead hold their key.
+	failureSQL = `unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::integer[], $9::text[], $10::text[])
+    AS r (lane, epoch, destination, seq, revision, after, spent, error, class)`
 
 	failReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + failureSQL + isReady + `
-    RETURNING m.*, r.after, r.error, r.class)
+    RETURNING m.*, r.after, r.spent, r.error, r.class)
 INSERT INTO txmsg_held (state, due_at, attempts, revision, delayed, holds, errors,
     seq, created_at, sequence, destination, id, topic, key, type, headers, body)
 SELECT CASE WHEN m.after IS NULL THEN 'dead' ELSE 'retry' END, clock_timestamp() + m.after * interval '1 microsecond',
-    m.attempts + 1, m.revision + 1, false, m.key <> '' AND (m.after IS NOT NULL OR $11), ` + historySQL + `m.error, m.class` + historyEnd + `,
+    m.attempts + m.spent, m.revision + 1, false, m.key <> '' AND (m.after IS NOT NULL OR $12), ` + historySQL + `m.error, m.class` + historyEnd + `,
     m.seq, m.created_at, m.sequence, m.destination, m.id, m.topic, m.key, m.type, m.headers, m.body
 FROM gone m`
 
 	failHeldSQL = `UPDATE txmsg_held m SET
     state = CASE WHEN r.after IS NULL THEN 'dead' ELSE 'retry' END, due_at = clock_timestamp() + r.after * interval '1 microsecond',
-    attempts = m.attempts + 1, revision = m.revision + 1,
-    holds = m.key <> '' AND NOT m.delayed AND (r.after IS NOT NULL OR $11), errors = ` + historySQL + `r.error, r.class` + historyEnd + `
+    attempts = m.attempts + r.spent, revision = m.revision + 1,
+    holds = m.key <> '' AND NOT m.delayed AND (r.after IS NOT NULL OR $12), errors = ` + historySQL + `r.error, r.class` + historyEnd + `
 FROM ` + failureSQL + isHeld
 
-	historySQL = `CASE WHEN $10 > 0 THEN jsonb_path_query_array(
-        coalesce(m.errors, '[]') || (SELECT jsonb_build_object('at', clock_timestamp(), 'error', e.error, 'class', e.class) FROM (SELECT `
+	historySQL = `CASE WHEN $11 > 0 THEN jsonb_path_query_array(
+        coalesce(m.errors, '[]') || (SELECT CASE WHEN e.error = '' THEN '[]'
+            ELSE jsonb_build_object('at', clock_timestamp(), 'error', e.error, 'class', e.class) END FROM (SELECT `
 	historyEnd = `) AS e (error, class)),
-        '$[last - $n to last]', jsonb_build_object('n', $10 - 1)) END`
+        '$[last - $n to last]', jsonb_build_object('n', $11 - 1)) END`
 
 	behindFailed = ` AND EXISTS (SELECT FROM txmsg_held f
     WHERE f.destination = m.destination AND f.key = m.key AND f.holds AND f.seq < m.seq)`

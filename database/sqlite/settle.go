@@ -111,8 +111,9 @@ func (s *settling) fail(ctx context.Context) error {
 			defer stmt.Close()
 		}
 		holds := state == "retry" || s.settlement.DeadHolds
+		spent := state == "dead" || !result.Spared
 		_, err := stmt.ExecContext(ctx, result.Row.Seq, state, holds, milliseconds(result.After), s.settlement.Errors,
-			result.Class, result.Error)
+			result.Class, result.Error, spent)
 		if err != nil {
 			return err
 		}

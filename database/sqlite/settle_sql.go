@@ -14,10 +14,10 @@ const (
 	removeMessages = `DELETE FROM txmsg_message WHERE seq IN (SELECT value FROM json_each(?))`
 
 	// failMessage keeps the newest ?5 errors.
-	failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3 AND key <> '' AND NOT delayed, due_at = ` + now + ` + ?4, attempts = attempts + 1, revision = revision + 1,
-		errors = (SELECT json_group_array(json(value)) FROM (
+	failMessage = `UPDATE txmsg_message SET state = ?2, holds = ?3 AND key <> '' AND NOT delayed, due_at = ` + now + ` + ?4, attempts = attempts + ?8, revision = revision + 1,
+		errors = CASE WHEN ?7 = '' THEN errors ELSE (SELECT json_group_array(json(value)) FROM (
 			SELECT value FROM json_each(json_insert(errors, '$[#]', json_object('at', ` + now + `, 'class', ?6, 'error', ?7)))
-			WHERE key > json_array_length(errors) - ?5 ORDER BY key))
+			WHERE key > json_array_length(errors) - ?5 ORDER BY key)) END
 		WHERE seq = ?1`
 
 	// unparkMessages makes ready what waited only for the head that is gone.

@@ -80,9 +80,13 @@ func (m *Memory) settle(row *memoryRow, result localtable.Result, settlement loc
 }
 
 func (r *memoryRow) fail(result localtable.Result, keep int) {
-	r.Attempts++
-	r.errors = append(r.errors, result.Error)
-	r.errors = r.errors[max(len(r.errors)-keep, 0):]
+	if !result.Spared || result.Fate == localtable.Dead {
+		r.Attempts++
+	}
+	if result.Error != "" {
+		r.errors = append(r.errors, result.Error)
+		r.errors = r.errors[max(len(r.errors)-keep, 0):]
+	}
 }
 
 // failedBefore reports whether a failed row of the key stands before row; parked ones count if asked for.

@@ -17,6 +17,7 @@ func settleTests[Tx any]() []test[Tx] {
 		{"one settlement with every fate", settleMixed[Tx]},
 		{"a row without a result stays as it is", settleNothing[Tx]},
 		{"a retry spends an attempt and grows the revision", settleRetry[Tx]},
+		{"a retry that is spared spends no attempt, and holds its key as any", settleSpared[Tx]},
 		{"the history keeps the last errors, newest last", settleHistory[Tx]},
 		{"a thousand results", settleMany[Tx]},
 	}
@@ -76,6 +77,32 @@ func settleRetry[Tx any](t *testing.T, b *bench[Tx]) {
 		b.Age(t, "a", 2*time.Hour)
 		require.Greater(t, b.read(lanes, most)[0].Revision, row.Revision)
 	}
+}
+
+func settleSpared[Tx any](t *testing.T, b *bench[Tx]) {
+	lanes := b.all()
+	b.write(keyed("k", "a", "b")...)
+	rows := b.read(lanes, most)
+	b.settle(1, settlement(lanes, retried(rows[0], 0)))
+	for _, text := range []string{"", "no route", ""} {
+		row := b.row(b.read(lanes, most), "a")
+		b.settle(1, settlement(lanes, localtable.Result{Row: row, Fate: localtable.Retry, Spared: true, Error: text, Class: "no_route"}))
+	}
+	row := b.row(b.read(lanes, most), "a")
+	require.Equal(t, 1, row.Attempts)
+	require.Equal(t, []string{"refused once", "no route"}, b.Errors(t, "a"))
+
+	b.settle(1, settlement(lanes, localtable.Result{Row: row, Fate: localtable.Retry, Spared: true, After: time.Hour}))
+	require.Equal(t, []string{"b"}, followers(b.read(lanes, most)))
+	row = b.row(b.due(lanes, "a"), "a")
+	b.settle(1, settlement(lanes, retried(row, 0)))
+	require.Equal(t, 2, b.row(b.read(lanes, most), "a").Attempts)
+
+	b.write(keyed("fresh", "c")...)
+	row = b.row(b.read(lanes, most), "c")
+	b.settle(1, settlement(lanes, localtable.Result{Row: row, Fate: localtable.Retry, Spared: true}))
+	require.Zero(t, b.row(b.read(lanes, most), "c").Attempts)
+	require.Empty(t, b.Errors(t, "c"))
 }
 
 func settleHistory[Tx any](t *testing.T, b *bench[Tx]) {
