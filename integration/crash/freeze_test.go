@@ -20,7 +20,7 @@ func TestFrozenRelay(t *testing.T) {
 	t.Parallel()
 	kafka := services.Kafka(t)
 	for _, at := range []point{after(read), before(publish), after(publish), before(settle), after(settle), before(lease)} {
-		t.Run(string(at), func(t *testing.T) {
+		t.Run("C22 frozen "+string(at), func(t *testing.T) {
 			t.Parallel()
 			w := newTableWorld(t, "localtable/postgres/kafka", newPostgresBase, kafka, topic.Kafka)
 			writer := w.start(t, plan{Writers: 2, Mute: true})

@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -38,7 +39,10 @@ func (p *probe) at(passed point) {
 	}
 	p.report("reached", fmt.Sprint(len(p.inFlight)))
 	if p.plan.Freeze {
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		// A signal to the process may stop another thread first; one to this thread stops it before the call returns.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		_ = syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), syscall.SIGSTOP)
 		p.woken = true
 		return
 	}
