@@ -126,7 +126,10 @@ func (r *relay[Tx]) refusal(row Row, class string, err error) Result {
 	attempt := row.Attempts + 1
 	result := Result{Row: row, Fate: Retry, After: r.cfg.Schedule.after(row.Attempts), Class: class, Error: errorText(err)}
 	switch {
-	case class == "too_large", class == "no_route" && r.cfg.NoRoute == Die, class == "refused" && attempt >= r.cfg.MaxAttempts:
+	case class == "no_route" && r.cfg.NoRoute == Wait:
+		result.Spared, result.After = true, r.cfg.Schedule.sparing(time.Since(row.Created))
+		r.log.Debug("message has no route", "message_id", row.Message.ID, "topic", row.Message.Topic, "error", err)
+	case class != "refused", attempt >= r.cfg.MaxAttempts:
 		result.Fate, result.After = Dead, 0
 		r.log.Warn("message is dead", "message_id", row.Message.ID, "topic", row.Message.Topic, "attempt", attempt, "class", class, "error", err)
 	default:

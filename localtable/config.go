@@ -71,7 +71,7 @@ type NoRoute string
 
 // The fates of a message without a route.
 const (
-	Wait NoRoute = "wait" // it is tried again by the schedule, without limit
+	Wait NoRoute = "wait" // it is tried again at times that grow as the schedule's do, without limit and at the cost of no attempt
 	Die  NoRoute = "dead" // it is dead at once
 )
 

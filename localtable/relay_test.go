@@ -337,6 +337,21 @@ func TestRefused(t *testing.T) {
 		})
 	})
 
+	t.Run("the wait for a route spends no attempt, and its tries become rarer", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{missing: map[string]bool{"orders": true}})
+			w.start(localtable.Config{MaxAttempts: 2})
+			w.write(of("k", "A")...)
+			pass(2 * time.Hour)
+			require.Less(t, len(w.broker.seenCalls()), 2*12+10)
+			require.Len(t, w.memory.Errors("A"), 10, "the reason can be read")
+
+			w.broker.set(faults{refuse: map[string]int{"A": 1}})
+			pass(7 * time.Minute)
+			require.Equal(t, []string{"A"}, w.broker.ids(), "one refusal was one too many")
+		})
+	})
+
 	t.Run("a message without a route is dead at once if configured", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.broker.set(faults{missing: map[string]bool{"orders": true}})

@@ -5,12 +5,17 @@ import (
 	"time"
 )
 
+// bounds are the first delay, the factor from one to the next, and the longest.
+func (s Schedule) bounds() (first, factor, most time.Duration) {
+	if s == Patient {
+		return time.Minute, 5, 24 * time.Hour
+	}
+	return time.Second, 2, 5 * time.Minute
+}
+
 // after is the time to the next attempt when so many have been spent.
 func (s Schedule) after(spent int) time.Duration {
-	delay, factor, most := time.Second, time.Duration(2), 5*time.Minute
-	if s == Patient {
-		delay, factor, most = time.Minute, 5, 24*time.Hour
-	}
+	delay, factor, most := s.bounds()
 	for range spent {
 		if delay >= most {
 			break
@@ -18,6 +23,12 @@ func (s Schedule) after(spent int) time.Duration {
 		delay *= factor
 	}
 	return jitter(min(delay, most))
+}
+
+// sparing is the time to the next try of a row that spends no attempts: it waits as long again as it is old.
+func (s Schedule) sparing(age time.Duration) time.Duration {
+	first, _, most := s.bounds()
+	return jitter(min(max(age, first), most))
 }
 
 // jitter only adds: nothing is tried before its time.
