@@ -24,6 +24,7 @@ type batch[Tx any] struct {
 	relay   *relay[Tx]
 	pass    pass
 	rows    []Row
+	full    bool // there may be more rows that are due
 	lanes   []Lane
 	answers answers
 	results []Result
@@ -35,6 +36,9 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 	q, followers := newQueue(b.rows, &selector{pass: b.pass, sent: map[string]int{}})
 	for _, row := range followers {
 		b.results = append(b.results, Result{Row: row, Fate: Parked})
+	}
+	if b.full && !b.pass.open {
+		b.setAside(q)
 	}
 	for ctx.Err() == nil {
 		rows, from := q.next(b.relay.lanes.stand(b.lanes), b.answers.silent)
@@ -48,11 +52,23 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 	rep := report{lanes: b.lanes, changed: b.settle(work)}
 	if b.pass.open {
 		rep.recovered = len(b.answers.answered) > 0
-	} else {
-		rep.skipped = q.skipped
 	}
 	b.relay.breaker.report(b.pass, b.answers)
 	return rep
+}
+
+// setAside gives the places of rows whose topic rests to others: they wait as what was refused does, with what follows
+// them, but spend no attempt. A topic that answers again gets them after as long as it rested, at most restMost. Rows cannot be left where they
+// stand and passed over: a later row of a key must not be sent before one that is passed over, and to find out would take a
+// look at each of those.
+func (b *batch[Tx]) setAside(q *queue) {
+	for _, row := range q.skipped {
+		rested := time.Since(b.pass.resting[row.Message.Topic])
+		b.results = append(b.results, Result{Row: row, Fate: Retry, Spared: true, After: jitter(min(max(rested, restLeast), restMost))})
+	}
+	for _, row := range q.behind {
+		b.results = append(b.results, Result{Row: row, Fate: Parked})
+	}
 }
 
 // publish makes one call to the broker and returns a result for each row.

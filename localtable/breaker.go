@@ -18,6 +18,12 @@ const (
 	rampFactor = 4
 )
 
+// The least and the longest time that a row of a topic that rests is set aside.
+const (
+	restLeast = 15 * time.Second
+	restMost  = 5 * time.Minute
+)
+
 // breaker keeps an outage from costing more than a few probes. A topic rests when the broker did not answer for
 // one of its messages and answered for others, as when one leader of a cluster is away; the destination is open when
 // nothing was answered. One probe is under way at a time.
@@ -28,9 +34,9 @@ type breaker struct {
 
 	mu       sync.Mutex
 	open     bool
-	since    time.Time       // of open
-	resting  map[string]bool // topics; replaced, never changed
-	failures int             // probes and first failures in a row
+	since    time.Time            // of open
+	resting  map[string]time.Time // topics, since when; replaced, never changed
+	failures int                  // probes and first failures in a row
 	next     time.Time       // probe
 	probing  bool
 	ramp     int // rows a batch may hold; 0: no bound
@@ -41,7 +47,7 @@ type breaker struct {
 type pass struct {
 	probe   bool
 	open    bool
-	resting map[string]bool
+	resting map[string]time.Time
 	limit   int
 }
 
@@ -116,13 +122,15 @@ func (b *breaker) answered(a answers) {
 		delete(resting, topic)
 	}
 	for topic := range a.silent {
-		if !b.resting[topic] {
+		since, rests := b.resting[topic]
+		if !rests {
+			since = time.Now()
 			b.log.Warn("topic rests", "destination", b.destination, "topic", topic, "error", a.err)
 		}
 		if resting == nil {
-			resting = map[string]bool{}
+			resting = map[string]time.Time{}
 		}
-		resting[topic] = true
+		resting[topic] = since
 	}
 	b.resting = resting
 	switch {
@@ -134,9 +142,9 @@ func (b *breaker) answered(a answers) {
 	}
 }
 
-func subset(these, those map[string]bool) bool {
+func subset(these map[string]bool, those map[string]time.Time) bool {
 	for topic := range these {
-		if !those[topic] {
+		if _, ok := those[topic]; !ok {
 			return false
 		}
 	}
@@ -161,12 +169,13 @@ type selector struct {
 }
 
 func (s *selector) allows(topic string) bool {
+	_, rests := s.pass.resting[topic]
 	switch {
 	case s.pass.open:
 		if s.total >= probeAll || s.sent[topic] >= probeTopic {
 			return false
 		}
-	case s.pass.resting[topic]:
+	case rests:
 		if !s.pass.probe || s.sent[topic] >= probeTopic {
 			return false
 		}

@@ -105,7 +105,9 @@ func (m *meter) countSettled(results []Result, now time.Time) {
 		if counts[topic] == nil {
 			counts[topic] = new([Parked + 1]int64)
 		}
-		counts[topic][result.Fate]++
+		if result.Fate != Retry || result.Class != "" { // else it was set aside
+			counts[topic][result.Fate]++
+		}
 		if result.Fate == Delivered && !result.Row.Delayed {
 			m.latency.Record(background, max(now.Sub(result.Row.Created).Seconds(), 0), m.topic(topic))
 		}

@@ -2,6 +2,7 @@ package localtable_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,26 +84,91 @@ func TestOutage(t *testing.T) {
 			for i := range 50 {
 				w.write(append(to("stuck", fmt.Sprint("s", i)), to("fine", fmt.Sprint("f", i))...)...)
 			}
-			w.start(localtable.Config{})
-			w.start(localtable.Config{})
+			w.start(localtable.Config{MaxAttempts: 1})
+			w.start(localtable.Config{MaxAttempts: 1})
 			w.until(25*time.Second, func() bool { return w.broker.distinct() == 50 })
 			for i := range 50 {
 				w.write(to("fine", fmt.Sprint("later", i))...)
 				w.until(25*time.Second, func() bool { return !w.broker.storedAt(fmt.Sprint("later", i)).IsZero() })
 			}
-			require.Equal(t, localtable.Status{Ready: 50}, w.status())
+			status := w.status()
+			require.Equal(t, localtable.Status{Ready: 50 - status.Retry, Retry: status.Retry}, status)
+			require.Empty(t, w.memory.Errors("s0"))
 			w.broker.set(faults{})
-			w.until(time.Minute, w.drained)
+			w.until(7*time.Minute, w.drained)
 		})
 	})
 
 	t.Run("rows of a resting topic do not hide the others for ever", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.broker.set(faults{hang: map[string]time.Duration{"stuck": time.Second}})
-			w.write(append(to("fine", "first"), to("stuck", numbered("s", 300)...)...)...)
+			w.write(append(to("fine", "first"), to("stuck", numbered("s", 20_000)...)...)...)
 			w.write(to("fine", numbered("f", 100)...)...)
-			w.start(localtable.Config{BatchSize: 100})
+			w.start(localtable.Config{BatchSize: 100, MaxAttempts: 1})
 			w.until(10*time.Minute, func() bool { return w.broker.distinct() == 101 })
+			for i := range 10 {
+				pass(time.Minute)
+				id := fmt.Sprint("later", i)
+				w.write(to("fine", id)...)
+				w.until(10*time.Second, func() bool { return !w.broker.storedAt(id).IsZero() })
+			}
+			require.Zero(t, w.status().Dead)
+			w.broker.set(faults{})
+			w.until(7*time.Minute, w.drained)
+			require.Len(t, w.broker.ids(), 20_000+111)
+		})
+	})
+
+	t.Run("keys with rows of a topic that rests and others keep their order, however many rows it has", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{hang: map[string]time.Duration{"stuck": time.Second}})
+			w.write(to("fine", "first")...)
+			spanning := func(i int, topics ...string) (msgs []txmsg.Message) {
+				for place, topic := range topics {
+					msg := of(fmt.Sprint("k", i), fmt.Sprintf("k%d-%d", i, place))[0]
+					msg.Topic = topic
+					msgs = append(msgs, msg)
+				}
+				return msgs
+			}
+			for i := range 100 {
+				w.write(spanning(i, "fine", "stuck", "fine", "stuck", "fine")...)
+			}
+			w.write(to("stuck", numbered("s", 2000)...)...)
+			for i := 100; i < 200; i++ {
+				w.write(spanning(i, "stuck", "fine", "fine")...)
+			}
+			w.write(of("live", "L1", "L2")...)
+			w.start(localtable.Config{BatchSize: 50})
+			w.start(localtable.Config{BatchSize: 50})
+			w.until(10*time.Minute, func() bool { return w.broker.distinct() == 1+100+2 })
+			pass(20 * time.Minute)
+			require.Equal(t, 103, w.broker.distinct(), "a later row of a key did not wait")
+
+			w.broker.set(faults{})
+			w.until(10*time.Minute, w.drained)
+			sent := w.broker.ids()
+			for i := range 200 {
+				last := -1
+				for place := range 3 + 2*((199-i)/100) {
+					at := slices.Index(sent, fmt.Sprintf("k%d-%d", i, place))
+					require.Greater(t, at, last, "key %d", i)
+					last = at
+				}
+			}
+		})
+	})
+
+	t.Run("a topic that rests changes no row while the others find place", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{hang: map[string]time.Duration{"stuck": time.Second}})
+			w.write(append(to("fine", "first"), to("stuck", numbered("s", 99)...)...)...)
+			w.start(localtable.Config{BatchSize: 101})
+			pass(time.Hour)
+			require.Equal(t, localtable.Status{Ready: 99}, w.status())
+			require.Equal(t, 1, w.memory.Calls().Settle)
+			w.broker.set(faults{})
+			w.until(20*time.Second, w.drained)
 		})
 	})
 

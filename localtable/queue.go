@@ -4,7 +4,8 @@ package localtable
 // after its predecessor; what became of that one decides whether it is.
 type queue struct {
 	lines   []*line // that have rows left
-	skipped int
+	skipped []Row   // that the selector does not allow
+	behind  []Row   // later ones of their keys
 }
 
 // line is the rows of one key, or one row without a key.
@@ -33,9 +34,9 @@ func newQueue(rows []Row, allow *selector) (q *queue, followers []Row) {
 		}
 		switch {
 		case l.held && !row.Delayed:
-			q.skipped++
+			q.behind = append(q.behind, row)
 		case !allow.allows(row.Message.Topic):
-			q.skipped++
+			q.skipped = append(q.skipped, row)
 			l.held = l.held || !row.Delayed
 		case l.rows == nil:
 			l.rows = rows[i : i+1 : i+1] // most keys have one row

@@ -13,9 +13,6 @@ const (
 	patience = 10 * time.Millisecond
 )
 
-// crowd is how many times Config.BatchSize a read may grow to see past rows of topics that rest.
-const crowd = 5
-
 // databaseTimeout bounds every question to the database but the lease.
 const databaseTimeout = 15 * time.Second
 
@@ -36,7 +33,6 @@ type reader[Tx any] struct {
 	looked    time.Time // last
 	notBefore time.Time
 	from      int // lane that the next look begins with
-	skipped   int // rows of resting topics that the last batch held
 	alarm     *time.Timer
 }
 
@@ -44,7 +40,6 @@ type reader[Tx any] struct {
 type report struct {
 	lanes     []Lane
 	changed   int
-	skipped   int  // rows of resting topics
 	recovered bool // it was a probe of a destination that did not answer, and it was answered
 }
 
@@ -106,7 +101,7 @@ func (r *reader[Tx]) look(ctx, work context.Context) {
 	}
 	r.relay.lanes.take(lanes)
 	r.under++
-	b := &batch[Tx]{relay: r.relay, pass: pass, rows: rows, lanes: lanes}
+	b := &batch[Tx]{relay: r.relay, pass: pass, rows: rows, full: r.full, lanes: lanes}
 	go func() { r.done <- b.run(ctx, work) }()
 }
 
@@ -123,11 +118,10 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 		part = share < len(free)
 		free = free[:share]
 	}
-	limit := pass.limit + min(r.skipped, (crowd-1)*pass.limit)
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	r.looked = time.Now()
-	rows, err := r.relay.store.Read(ctx, r.relay.cfg.Destination, free, limit)
+	rows, err := r.relay.store.Read(ctx, r.relay.cfg.Destination, free, pass.limit)
 	if err != nil {
 		if ctx.Err() != context.Canceled {
 			r.notBefore = time.Now().Add(r.trouble.failed("read", err))
@@ -136,8 +130,8 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 		return nil, nil
 	}
 	r.trouble.worked()
-	r.last, r.skipped = len(rows), 0
-	r.full = len(rows) >= limit
+	r.last = len(rows)
+	r.full = len(rows) >= pass.limit
 	r.backlog = r.full
 	r.rest = part && !r.full
 	used := map[int]bool{}
@@ -161,7 +155,6 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 func (r *reader[Tx]) finish(rep report) {
 	r.under--
 	r.relay.lanes.done(rep.lanes)
-	r.skipped = rep.skipped
 	switch {
 	case rep.changed == 0:
 		r.full, r.rest = false, false
