@@ -37,7 +37,7 @@ type breaker struct {
 	since    time.Time            // of open
 	resting  map[string]time.Time // topics, since when; replaced, never changed
 	failures int                  // probes and first failures in a row
-	next     time.Time       // probe
+	next     time.Time            // probe
 	probing  bool
 	ramp     int // rows a batch may hold; 0: no bound
 	err      error

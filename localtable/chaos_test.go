@@ -26,7 +26,11 @@ func randomFaults(t *testing.T, w *world, seed uint64) {
 		for range random.IntN(8) {
 			key := []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)]
 			ids := numbered(fmt.Sprintf("%s%d-%d-", key, round, len(want[key])), 1+random.IntN(3))
-			if err := publish(t.Context(), w.writer(), of(key, ids...)...); err == nil {
+			msgs := of(key, ids...)
+			for i := range msgs {
+				msgs[i].Topic = []string{"orders", "bills"}[random.IntN(2)]
+			}
+			if err := publish(t.Context(), w.writer(), msgs...); err == nil {
 				want[key] = append(want[key], ids...)
 			}
 		}

@@ -448,7 +448,7 @@ func TestDatabaseFails(t *testing.T) {
 }
 
 func TestOrderUnderRandomFaults(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) { randomFaults(t, w, seed) })
 		})

@@ -33,10 +33,10 @@ type Store[Tx any] interface {
 	// Read returns at most limit rows of one destination and these lanes that are due: ready ones, in each lane from
 	// the first written on, retry and waiting ones whose time has come. When there are more than limit, some of
 	// both are returned: neither a backlog nor a crowd of retries keeps the other out. It changes and locks nothing.
-	// A row that comes after a failed row of its key (retry, parked, dead and holding) that is not among those returned
-	// is a Follower. The rows of one key are in the order in which they were written. Delayed rows are outside all
-	// order: they neither follow nor hold back. Its cost depends neither on rows in other states nor on the length of
-	// the backlog.
+	// A row is held back by the heads of its key before it, which are those in retry or dead and holding, and by the parked
+	// ones. One that is held back by a row not among those returned is a Follower. The rows of one key are in the order in
+	// which they were written. Delayed rows are outside all order: they neither follow nor hold back. Its cost depends
+	// neither on rows in other states nor on the length of the backlog.
 	Read(ctx context.Context, destination string, lanes []Lane, limit int) ([]Row, error)
 
 	// Settle writes the results of one batch in one statement or transaction, and returns how many rows it changed. A result
@@ -45,8 +45,8 @@ type Store[Tx any] interface {
 	// add one to the row's attempts. See [Settlement].
 	Settle(ctx context.Context, settlement Settlement) (changed int, err error)
 
-	// Sweep makes ready, in order and at most limit, the parked rows of these lanes that have no failed row (retry,
-	// dead and holding) of their key before them, and returns how many.
+	// Sweep makes ready, in order and at most limit, the parked rows of these lanes that no head of their key
+	// stands before, and returns how many.
 	Sweep(ctx context.Context, owner string, lanes []Lane, limit int) (int, error)
 
 	// PruneMessages removes at most limit delivered rows that were kept and are older than retention, or a whole day of them
@@ -123,9 +123,9 @@ type Settlement struct {
 	Archive bool
 	// DeadHolds makes a row that dies hold back its key until a person decides.
 	DeadHolds bool
-	// Unpark is the most rows of a key that are made ready in the same statement when its failed head is delivered or dies
-	// without holding; Sweep finds the others. A Parked result is written only if a failed row of its key stands
-	// before it when the other results have been written; else the row stays as it is, revision and all.
+	// Unpark is the most parked rows of a key that are made ready, in order and up to its next head, when a head of it is
+	// delivered or dies without holding; Sweep finds the others. A Parked result is written only if
+	// its row is held back when all that has been done; else the row stays as it is, revision and all.
 	Unpark int
 	// Errors is the most errors that a row's history keeps.
 	Errors int

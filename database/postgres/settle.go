@@ -14,7 +14,7 @@ import (
 
 // Settle implements [localtable.Store]. It is one transaction and one round trip. Its first statement locks the lanes; the
 // others see all that was settled, parked and taken over before the locks were granted. They run in an order in which each
-// sees what the ones before have written: who is delivered, who failed, who therefore waits, who no longer does.
+// sees what the ones before have written: who is delivered, who failed, who no longer waits, who therefore does.
 //
 // Every way to change a message's row locks its lane first, the lanes in the order of their numbers.
 func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int, err error) {
@@ -43,11 +43,11 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 		}
 		settle(plan.failed.ready, failReadySQL, append(plan.readyFailures.args(), s.Errors, s.DeadHolds)...)
 		settle(plan.failed.held, failHeldSQL, append(plan.heldFailures.args(), s.Errors, s.DeadHolds)...)
-		settle(plan.parked.ready, parkReadySQL)
-		settle(plan.parked.held, parkHeldSQL)
 		if heads := plan.heads; len(heads.keys) > 0 && s.Unpark > 0 {
 			batch.Queue(db.sql(unparkSQL), s.Owner, heads.lanes, heads.epochs, heads.destinations, heads.keys, s.Unpark)
 		}
+		settle(plan.parked.ready, parkReadySQL)
+		settle(plan.parked.held, parkHeldSQL)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("postgres: settle: %w", err)

@@ -50,15 +50,18 @@ FROM ` + failureSQL + isHeld
 	historyEnd = `) AS e (error, class)),
         '$[last - $n to last]', jsonb_build_object('n', $11 - 1)) END`
 
-	behindFailed = ` AND EXISTS (SELECT FROM txmsg_held f
-    WHERE f.destination = m.destination AND f.key = m.key AND f.holds AND f.seq < m.seq)`
+	isBehind = ` AND (
+        EXISTS (SELECT FROM txmsg_held f
+            WHERE f.destination = m.destination AND f.key = m.key AND f.holds AND f.seq < m.seq)
+        OR EXISTS (SELECT FROM txmsg_held f
+            WHERE f.lane = m.lane AND f.destination = m.destination AND f.key = m.key AND f.state = 'parked' AND f.seq < m.seq))`
 
-	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + resultSQL + isReady + behindFailed + ` RETURNING m.*)
+	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + resultSQL + isReady + isBehind + ` RETURNING m.*)
 INSERT INTO txmsg_held (state, delayed, revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
 SELECT 'parked', false, revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
 
 	parkHeldSQL = `UPDATE txmsg_held m SET state = 'parked', due_at = NULL, holds = false, revision = m.revision + 1
-FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + behindFailed
+FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + isBehind
 
 	unparkSQL = `WITH next AS MATERIALIZED (
     SELECT n.* FROM (SELECT DISTINCT lane, epoch, destination, key
@@ -67,7 +70,7 @@ FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + behindFailed
         CROSS JOIN LATERAL (` + freeSQL + ` LIMIT $6) n
 ), ` + freeNextSQL
 
-	// freeSQL are the parked rows of key k before which nothing has failed, in order.
+	// freeSQL are the parked rows of key k that no head stands before, in order.
 	freeSQL = `SELECT p.seq FROM txmsg_held p
         WHERE p.lane = k.lane AND p.destination = k.destination AND p.key = k.key AND p.state = 'parked'
             AND p.seq < coalesce((SELECT min(f.seq) FROM txmsg_held f

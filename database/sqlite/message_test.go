@@ -120,7 +120,7 @@ func TestPlans(t *testing.T) {
 	db := setup(t)
 	for name, query := range db.Statements() {
 		t.Run(name, func(t *testing.T) {
-			rows, err := db.Pool().Query(`EXPLAIN QUERY PLAN `+query, make([]any, 7)...)
+			rows, err := db.Pool().Query(`EXPLAIN QUERY PLAN `+query, make([]any, 8)...)
 			require.NoError(t, err)
 			defer rows.Close()
 			var steps []string

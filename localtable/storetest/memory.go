@@ -75,8 +75,8 @@ type memoryRow struct {
 	errors []string
 }
 
-// failed reports whether the row holds back the later ones of its key.
-func (r *memoryRow) failed() bool {
+// holdsBack reports whether the row holds back the later ones of its key.
+func (r *memoryRow) holdsBack() bool {
 	return !r.Delayed && (r.state == retry || r.state == parked || r.state == dead && r.holds)
 }
 

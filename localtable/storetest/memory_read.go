@@ -23,7 +23,7 @@ func (m *Memory) Read(ctx context.Context, destination string, lanes []localtabl
 	}
 	blocked := map[memoryKey]int64{}
 	for _, row := range m.rows {
-		if _, ok := blocked[row.key()]; !ok && row.failed() && row.Message.Key != "" && !sent[row.Seq] {
+		if _, ok := blocked[row.key()]; !ok && row.holdsBack() && row.Message.Key != "" && !sent[row.Seq] {
 			blocked[row.key()] = row.Seq
 		}
 	}

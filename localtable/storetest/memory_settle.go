@@ -23,24 +23,24 @@ func (m *Memory) Settle(ctx context.Context, settlement localtable.Settlement) (
 		if result.Fate == localtable.Parked || !m.mine(row, result, settlement) {
 			continue
 		}
-		wasFailed := row.failed()
+		held := row.holdsBack()
 		m.settle(row, result, settlement)
-		if wasFailed && !row.failed() {
+		if held && !row.holdsBack() {
 			freed[row.key()] = true
 		}
 		changed++
 	}
 	m.rows = slices.DeleteFunc(m.rows, func(row *memoryRow) bool { return row.Seq < 0 })
+	for key := range freed {
+		m.unpark(settlement.Unpark, func(row *memoryRow) bool { return row.key() == key })
+	}
 	for _, result := range settlement.Results {
 		row := bySeq[result.Row.Seq]
-		if result.Fate == localtable.Parked && m.mine(row, result, settlement) && m.failedBefore(row, true) {
+		if result.Fate == localtable.Parked && m.mine(row, result, settlement) && m.heldBack(row, true) {
 			row.state = parked
 			row.Revision++
 			changed++
 		}
-	}
-	for key := range freed {
-		m.unpark(settlement.Unpark, func(row *memoryRow) bool { return row.key() == key })
 	}
 	if m.faults.LostSettles > 0 {
 		m.faults.LostSettles--
@@ -89,21 +89,21 @@ func (r *memoryRow) fail(result localtable.Result, keep int) {
 	}
 }
 
-// failedBefore reports whether a failed row of the key stands before row; parked ones count if asked for.
-func (m *Memory) failedBefore(row *memoryRow, countParked bool) bool {
+// heldBack reports whether a head of the key stands before row; parked ones count if asked for.
+func (m *Memory) heldBack(row *memoryRow, countParked bool) bool {
 	if row.Message.Key == "" || row.Delayed {
 		return false
 	}
 	return slices.ContainsFunc(m.rows, func(other *memoryRow) bool {
-		return other.Seq < row.Seq && other.key() == row.key() && other.failed() && (countParked || other.state != parked)
+		return other.Seq < row.Seq && other.key() == row.key() && other.holdsBack() && (countParked || other.state != parked)
 	})
 }
 
-// unpark makes ready, in order, at most limit parked rows that match and have no failed row before them.
+// unpark makes ready, in order, at most limit parked rows that match and that no head stands before.
 func (m *Memory) unpark(limit int, match func(*memoryRow) bool) int {
 	unparked := 0
 	for _, row := range m.rows {
-		if unparked < limit && row.state == parked && match(row) && !m.failedBefore(row, false) {
+		if unparked < limit && row.state == parked && match(row) && !m.heldBack(row, false) {
 			row.state = ready
 			row.Revision++
 			unparked++

@@ -11,8 +11,8 @@ import (
 
 func sweepTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
-		{"parked rows without a failed row before them become ready, in order, at most so many", sweepBounded[Tx]},
-		{"parked rows behind a failed row stay, due or not", sweepKeeps[Tx]},
+		{"parked rows without a head before them become ready, in order, at most so many", sweepBounded[Tx]},
+		{"parked rows behind a head stay, due or not", sweepKeeps[Tx]},
 		{"of lanes that the owner lost changes nothing", sweepFenced[Tx]},
 		{"of these lanes and no other", sweepLanes[Tx]},
 	}
