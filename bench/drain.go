@@ -21,7 +21,7 @@ func measureDrain(ctx context.Context, b *bench, c contender) (values, error) {
 	return measureDrained(ctx, b, c, "drain_noop", false, b.sizes.drained)
 }
 
-// measureBacklog drains a backlog that is ten times as long.
+// measureBacklog drains a much longer backlog.
 func measureBacklog(ctx context.Context, b *bench, c contender) (values, error) {
 	return measureDrained(ctx, b, c, "backlog", false, b.sizes.backlog)
 }
