@@ -102,10 +102,10 @@ func TestOutage(t *testing.T) {
 	t.Run("rows of a resting topic do not hide the others for ever", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.broker.set(faults{hang: map[string]time.Duration{"stuck": time.Second}})
-			w.write(append(to("fine", "first"), to("stuck", numbered("s", 20_000)...)...)...)
+			w.write(to("stuck", numbered("s", 20_000)...)...)
 			w.write(to("fine", numbered("f", 100)...)...)
 			w.start(localtable.Config{BatchSize: 100, MaxAttempts: 1})
-			w.until(10*time.Minute, func() bool { return w.broker.distinct() == 101 })
+			w.until(10*time.Minute, func() bool { return w.broker.distinct() == 100 })
 			for i := range 10 {
 				pass(time.Minute)
 				id := fmt.Sprint("later", i)
@@ -115,7 +115,7 @@ func TestOutage(t *testing.T) {
 			require.Zero(t, w.status().Dead)
 			w.broker.set(faults{})
 			w.until(7*time.Minute, w.drained)
-			require.Len(t, w.broker.ids(), 20_000+111)
+			require.Len(t, w.broker.ids(), 20_000+110)
 		})
 	})
 

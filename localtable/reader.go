@@ -13,6 +13,9 @@ const (
 	patience = 10 * time.Millisecond
 )
 
+// searchPart is the part of the time that may be spent on searching for rows of other topics.
+const searchPart = 20
+
 // databaseTimeout bounds every question to the database but the lease.
 const databaseTimeout = 15 * time.Second
 
@@ -34,6 +37,8 @@ type reader[Tx any] struct {
 	notBefore time.Time
 	from      int // lane that the next look begins with
 	alarm     *time.Timer
+
+	othersAfter time.Time // the next search for other topics
 }
 
 // report is what became of a batch.
@@ -134,6 +139,9 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	r.full = len(rows) >= pass.limit
 	r.backlog = r.full
 	r.rest = part && !r.full
+	if r.full && pass.open {
+		rows = append(r.others(ctx, rows, free), rows...)
+	}
 	used := map[int]bool{}
 	for _, row := range rows {
 		used[row.Lane] = true
@@ -148,6 +156,30 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 		r.from = 0
 	}
 	return rows, lanes
+}
+
+// others returns rows of topics that are not among rows. A topic that hangs may have more rows than a probe reads: that the
+// broker answers for others would never be found out.
+func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row {
+	start := time.Now()
+	if start.Before(r.othersAfter) {
+		return nil
+	}
+	var topics []string
+	for _, row := range rows {
+		if !slices.Contains(topics, row.Message.Topic) {
+			topics = append(topics, row.Message.Topic)
+		}
+	}
+	found, err := r.relay.store.Others(ctx, r.relay.cfg.Destination, lanes, topics, probeTopic)
+	r.othersAfter = time.Now().Add(searchPart * time.Since(start))
+	if err != nil {
+		if ctx.Err() != context.Canceled {
+			r.trouble.failed("read others", err)
+		}
+		return nil
+	}
+	return found
 }
 
 // finish takes a batch's report. One that changed nothing gives no reason to look again before the next poll: what it found

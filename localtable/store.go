@@ -39,6 +39,11 @@ type Store[Tx any] interface {
 	// neither on rows in other states nor on the length of the backlog.
 	Read(ctx context.Context, destination string, lanes []Lane, limit int) ([]Row, error)
 
+	// Others returns at most limit rows of one destination and these lanes that are ready, of topics other than these, and
+	// before which no ready row of their key stands. Those that are held back are Followers. It changes and locks nothing.
+	// Its cost may grow with the number of ready rows: it is for a probe that would find only these topics.
+	Others(ctx context.Context, destination string, lanes []Lane, topics []string, limit int) ([]Row, error)
+
 	// Settle writes the results of one batch in one statement or transaction, and returns how many rows it changed. A result
 	// changes its row only if owner holds the row's lane in the epoch given, and the row still has the revision that
 	// was read: else someone else has decided, or the same settlement came before. Dead, and Retry if it is not spared,

@@ -56,6 +56,19 @@ SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesc
 FROM picked p
 ORDER BY p.seq`
 
+	othersSQL = `
+WITH first AS MATERIALIZED (
+    SELECT DISTINCT ON (m.lane, m.key, CASE m.key WHEN '' THEN m.seq END) m.lane, m.seq, m.topic
+    FROM unnest($2::smallint[]) AS l (lane) JOIN txmsg_message m ON m.destination = $1 AND m.lane = l.lane
+    ORDER BY m.lane, m.key, CASE m.key WHEN '' THEN m.seq END, m.seq
+), picked AS MATERIALIZED (
+    SELECT f.lane, f.seq FROM first f WHERE f.topic <> ALL ($4::text[]) LIMIT $3
+)
+SELECT m.lane, m.seq, m.revision, 'ready', m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
+    false, m.attempts, m.created_at, m.key <> ''` + isBehind + `
+FROM picked p JOIN txmsg_message m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
+ORDER BY m.seq`
+
 	readySQL = `(SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
     UNION ALL
     (SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r)`
@@ -70,23 +83,36 @@ func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.L
 	if len(lanes) == 0 || limit < 1 {
 		return nil, nil
 	}
-	numbers := make([]int16, len(lanes))
-	for i, place := range rand.Perm(len(lanes)) { // no lane is always last
-		numbers[place] = int16(lanes[i].Number)
-	}
 	front := (limit + len(lanes) - 1) / len(lanes)
-	var rows []localtable.Row
-	err := db.pipeline(ctx, func(batch *pgx.Batch) {
-		batch.Queue(planSQL)
-		batch.Queue(db.sql(readSQL), destination, numbers, limit, front).Query(func(found pgx.Rows) (err error) {
-			rows, err = pgx.CollectRows(found, scanRow(destination))
-			return err
-		})
-	})
+	rows, err := db.rows(ctx, readSQL, destination, lanes, limit, front)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read messages: %w", err)
 	}
 	return rows, nil
+}
+
+// Others implements [localtable.Store].
+func (db *DB) Others(ctx context.Context, destination string, lanes []localtable.Lane, topics []string, limit int) ([]localtable.Row, error) {
+	rows, err := db.rows(ctx, othersSQL, destination, lanes, limit, topics)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read messages of other topics: %w", err)
+	}
+	return rows, nil
+}
+
+func (db *DB) rows(ctx context.Context, query, destination string, lanes []localtable.Lane, limit int, more any) (rows []localtable.Row, err error) {
+	numbers := make([]int16, len(lanes))
+	for i, place := range rand.Perm(len(lanes)) { // no lane is always last
+		numbers[place] = int16(lanes[i].Number)
+	}
+	err = db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(planSQL)
+		batch.Queue(db.sql(query), destination, numbers, limit, more).Query(func(found pgx.Rows) (err error) {
+			rows, err = pgx.CollectRows(found, scanRow(destination))
+			return err
+		})
+	})
+	return rows, err
 }
 
 func scanRow(destination string) pgx.RowToFunc[localtable.Row] {

@@ -4,7 +4,7 @@ package sqlite
 func (db *DB) Statements() map[string]string {
 	return map[string]string{
 		"read": readMessages, "compare": compareMessages, "archive": archiveMessages, "remove": removeMessages,
-		"fail": failMessage, "unpark": unparkMessages, "park": parkMessages, "sweep": sweepMessages,
+		"others": readOthers, "fail": failMessage, "unpark": unparkMessages, "park": parkMessages, "sweep": sweepMessages,
 		"prune messages": pruneMessages, "prune inbox": pruneInbox, "status": messageStatus,
 	}
 }

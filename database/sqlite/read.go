@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -32,28 +33,62 @@ SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m
 FROM picked CROSS JOIN txmsg_message m ON m.seq = picked.seq
 ORDER BY m.seq`
 
+// readOthers takes the first ready row of each key: of a group's columns SQLite takes those of the row with the minimum.
+const readOthers = `
+WITH first (seq, topic) AS MATERIALIZED (
+    SELECT min(seq), topic FROM txmsg_message WHERE state = 'ready' AND destination = ?1 GROUP BY CASE key WHEN '' THEN seq ELSE key END
+), picked (seq) AS MATERIALIZED (
+    SELECT seq FROM first WHERE topic NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2
+)
+SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at,
+    m.key <> '' AND (
+        EXISTS (SELECT 1 FROM txmsg_message h
+            WHERE h.holds AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq)
+        OR EXISTS (SELECT 1 FROM txmsg_message p
+            WHERE p.state = 'parked' AND p.destination = m.destination AND p.key = m.key AND p.seq < m.seq))
+FROM picked CROSS JOIN txmsg_message m ON m.seq = picked.seq
+ORDER BY m.seq`
+
 // Read implements [localtable.Store]. It does not wait for writers.
 func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.Lane, limit int) ([]localtable.Row, error) {
+	rows, err := db.rows(ctx, readMessages, destination, lanes, limit)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: read messages: %w", err)
+	}
+	return rows, nil
+}
+
+// Others implements [localtable.Store]. It does not wait for writers.
+func (db *DB) Others(ctx context.Context, destination string, lanes []localtable.Lane, topics []string, limit int) ([]localtable.Row, error) {
+	names, err := json.Marshal(topics)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: read messages of other topics: %w", err)
+	}
+	rows, err := db.rows(ctx, readOthers, destination, lanes, limit, string(names))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: read messages of other topics: %w", err)
+	}
+	return rows, nil
+}
+
+func (db *DB) rows(ctx context.Context, query, destination string, lanes []localtable.Lane, limit int, more ...any) ([]localtable.Row, error) {
 	if !slices.ContainsFunc(lanes, isOurs) {
 		return nil, nil
 	}
-	found, err := db.pool.QueryContext(ctx, readMessages, destination, limit)
+	found, err := db.pool.QueryContext(ctx, query, append([]any{destination, limit}, more...)...)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: read messages: %w", err)
+		return nil, err
 	}
 	defer found.Close()
 	var rows []localtable.Row
 	for found.Next() {
 		row, err := scanRow(found, destination)
 		if err != nil {
-			return nil, fmt.Errorf("sqlite: read messages: %w", err)
+			return nil, err
 		}
 		rows = append(rows, row)
 	}
-	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("sqlite: read messages: %w", err)
-	}
-	return rows, nil
+	return rows, found.Err()
 }
 
 func scanRow(found *sql.Rows, destination string) (localtable.Row, error) {

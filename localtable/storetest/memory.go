@@ -34,7 +34,7 @@ type Faults struct {
 }
 
 // Calls counts what a Memory was asked.
-type Calls struct{ Lease, Read, Settle, Sweep, Prune, Status, Commit int }
+type Calls struct{ Lease, Read, Others, Settle, Sweep, Prune, Status, Commit int }
 
 // Memory is a database in memory: a [localtable.Store] with the transactions it needs.
 type Memory struct {

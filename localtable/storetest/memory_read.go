@@ -37,6 +37,30 @@ func (m *Memory) Read(ctx context.Context, destination string, lanes []localtabl
 	return rows, nil
 }
 
+// Others implements [localtable.Store].
+func (m *Memory) Others(ctx context.Context, destination string, lanes []localtable.Lane, topics []string, limit int) ([]localtable.Row, error) {
+	unlock, err := m.ask(ctx, &m.calls.Others)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	seen := map[string]bool{"": false}
+	var rows []localtable.Row
+	for _, row := range m.rows {
+		ours := slices.ContainsFunc(lanes, func(lane localtable.Lane) bool { return lane.Number == row.Lane })
+		if !ours || row.Destination != destination || row.state != ready || seen[row.Message.Key] {
+			continue
+		}
+		seen[row.Message.Key] = row.Message.Key != ""
+		if len(rows) < limit && !slices.Contains(topics, row.Message.Topic) {
+			other := row.Row
+			other.Message, other.Follower = message(row.Message), m.heldBack(row, true)
+			rows = append(rows, other)
+		}
+	}
+	return rows, nil
+}
+
 // due picks at most limit rows, by seq. Retries and waiting rows get the half of a full answer, ready ones the rest.
 func (m *Memory) due(destination string, lanes []localtable.Lane, limit int) []*memoryRow {
 	ours := make([]bool, len(m.lanes))

@@ -28,6 +28,66 @@ func readTests[Tx any]() []test[Tx] {
 	}
 }
 
+func othersTests[Tx any]() []test[Tx] {
+	return []test[Tx]{
+		{"rows of other topics, in any number of these", othersBehindMany[Tx]},
+		{"none before which a ready row of its key stands", othersKeepOrder[Tx]},
+		{"of this destination, these lanes and ready ones only", othersOnly[Tx]},
+	}
+}
+
+func (b *bench[Tx]) others(lanes []localtable.Lane, limit int, topics ...string) []localtable.Row {
+	b.t.Helper()
+	rows, err := b.Store.Others(b.ctx, destination, lanes, topics, limit)
+	require.NoError(b.t, err)
+	return rows
+}
+
+// on moves messages to another topic.
+func on(topic string, msgs []txmsg.Message) []txmsg.Message {
+	for i := range msgs {
+		msgs[i].Topic = topic
+	}
+	return msgs
+}
+
+func othersBehindMany[Tx any](t *testing.T, b *bench[Tx]) {
+	lanes := b.all()
+	b.write(plain("m", 500)...)
+	b.write(on("mail", plain("n", 500))...)
+	b.write(on("bills", append(plain("b", 3), keyed("k", "first", "second")...))...)
+	require.ElementsMatch(t, []string{"b0", "b1", "b2", "first"}, ids(b.others(lanes, most, "orders", "mail")))
+	rows := b.others(lanes, 3, "orders", "mail")
+	require.Len(t, rows, 3)
+	require.Subset(t, b.read(lanes, 2*most), rows)
+	require.Empty(t, b.others(lanes, most, "orders", "mail", "bills"))
+}
+
+func othersKeepOrder[Tx any](t *testing.T, b *bench[Tx]) {
+	lanes := b.all()
+	b.write(append(keyed("k1", "order"), on("bills", keyed("k1", "behind"))...)...)
+	b.write(append(on("bills", keyed("k2", "before")), keyed("k2", "after")...)...)
+	require.Equal(t, []string{"before"}, ids(b.others(lanes, most, "orders")))
+
+	b.settle(1, settlement(lanes, retried(b.row(b.read(lanes, most), "order"), time.Hour)))
+	rows := b.others(lanes, most, "orders")
+	require.ElementsMatch(t, []string{"before", "behind"}, ids(rows))
+	require.Equal(t, []string{"behind"}, followers(rows))
+	b.settle(1, settlement(lanes, parkedBehind(b.row(rows, "behind"))...))
+	b.write(on("bills", keyed("k1", "last"))...)
+	require.Equal(t, []string{"last"}, followers(b.others(lanes, most, "orders")))
+}
+
+func othersOnly[Tx any](t *testing.T, b *bench[Tx]) {
+	lanes := b.all()
+	b.writeTo("elsewhere", on("bills", plain("theirs", 10))...)
+	b.write(txmsg.Message{ID: "later", Topic: "bills", Body: []byte("x"), Delay: time.Hour})
+	require.Empty(t, b.others(lanes, most, "orders"))
+	b.write(on("bills", keyed("k", "ours"))...)
+	require.Equal(t, []string{"ours"}, ids(b.others(lanes, most, "orders")))
+	require.Empty(t, b.others(nil, most, "orders"), "no lanes, no rows")
+}
+
 func readLimit[Tx any](t *testing.T, b *bench[Tx]) {
 	lanes := b.all()
 	for i := range 20 {

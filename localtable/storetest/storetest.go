@@ -45,6 +45,7 @@ func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 		{"Lease", leaseTests[Tx]()},
 		{"Release", releaseTests[Tx]()},
 		{"Read", readTests[Tx]()},
+		{"Others", othersTests[Tx]()},
 		{"Settle", settleTests[Tx]()},
 		{"Settle is fenced", fenceTests[Tx]()},
 		{"order by key", parkTests[Tx]()},
