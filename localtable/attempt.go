@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
@@ -26,21 +24,13 @@ func (a *attempt[Tx]) Prepare(context.Context) ([]txmsg.Statement, error) {
 	return a.messenger.insert(a.Messages()), nil
 }
 
-// Resolve implements [txmsg.Attempt]. An error says that the database has not told yet, Unknown without one that it has no
-// means to.
+// Resolve implements [txmsg.Attempt].
 func (a *attempt[Tx]) Resolve(ctx context.Context) txmsg.Outcome {
-	wait := backoff.ExponentialBackOff{
-		InitialInterval: 20 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5, MaxInterval: time.Second,
+	outcome, err := a.tx.Outcome(ctx)
+	if err != nil {
+		return txmsg.Unknown
 	}
-	for {
-		outcome, err := a.tx.Outcome(ctx)
-		if err == nil {
-			return outcome
-		}
-		if !sleep(ctx, wait.NextBackOff()) {
-			return txmsg.Unknown
-		}
-	}
+	return outcome
 }
 
 // End implements [txmsg.Attempt]. What may have committed is looked for.

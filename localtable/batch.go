@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,7 +172,7 @@ func (b *batch[Tx]) settle(work context.Context) (changed int) {
 	}
 	r := b.relay
 	trouble := newTrouble(r.log)
-	for {
+	for first := true; ; first = false {
 		ctx, cancel := context.WithTimeout(work, databaseTimeout)
 		changed, err := r.store.Settle(ctx, Settlement{
 			Owner: r.owner, Lanes: b.lanes, Results: b.results, Archive: *r.cfg.Retention > 0,
@@ -180,13 +181,28 @@ func (b *batch[Tx]) settle(work context.Context) (changed int) {
 		cancel()
 		if err == nil {
 			trouble.worked()
-			r.meter.countSettled(b.results, time.Now())
+			b.count(changed, first)
 			return changed
 		}
 		if !sleep(work, trouble.failed("settle", err)) || !anyTrue(r.lanes.stand(b.lanes)) {
 			r.log.Warn("batch not settled, its messages are sent again", "rows", len(b.results), "error", err)
 			return 0
 		}
+	}
+}
+
+// count tells the metrics what was settled. Where not every result changed its row, those of lanes that were lost are another
+// relay's to count; a first try that changed none lost them all, and a later one may find what an earlier one did.
+func (b *batch[Tx]) count(changed int, first bool) {
+	results := b.results
+	if changed < len(results) {
+		standing := b.relay.lanes.stand(b.lanes)
+		results = slices.DeleteFunc(slices.Clone(results), func(result Result) bool {
+			return !standing[result.Row.Lane] || first && changed == 0
+		})
+	}
+	if len(results) > 0 {
+		b.relay.meter.countSettled(results, time.Now())
 	}
 }
 

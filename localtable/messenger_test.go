@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	apimetric "go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -212,6 +214,29 @@ func TestOn(t *testing.T) {
 		}
 		require.Nil(t, opened)
 	})
+
+	t.Run("what was opened is closed when the rest fails", func(t *testing.T) {
+		otel.SetMeterProvider(brokenMeters{})
+		defer otel.SetMeterProvider(noop.NewMeterProvider())
+		b := newBroker()
+		open := localtable.On(storetest.NewMemory(1), func(context.Context, brokerConfig) (*broker, error) { return b, nil })
+		m, err := open(t.Context(), "localtable/fake", settings{})
+		require.ErrorContains(t, err, "no counters")
+		require.True(t, m == nil, "an interface that holds a nil pointer is not nil")
+		require.True(t, b.closed)
+	})
+}
+
+// brokenMeters make no counters.
+type (
+	brokenMeters struct{ noop.MeterProvider }
+	brokenMeter  struct{ noop.Meter }
+)
+
+func (brokenMeters) Meter(string, ...apimetric.MeterOption) apimetric.Meter { return brokenMeter{} }
+
+func (brokenMeter) Int64Counter(string, ...apimetric.Int64CounterOption) (apimetric.Int64Counter, error) {
+	return nil, errors.New("no counters")
 }
 
 func TestInstruments(t *testing.T) {
@@ -253,6 +278,24 @@ func TestInstruments(t *testing.T) {
 		for name := range got {
 			require.NotContains(t, name, "made-up")
 		}
+	})
+
+	t.Run("C22 what a paused relay lost is not counted", func(t *testing.T) {
+		before := metrics(t, reader)
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{refuse: map[string]int{"A": 1}, latency: time.Second})
+			p := w.start(localtable.Config{Topics: []string{"orders"}, LeaseTTL: 5 * time.Second})
+			w.write(of("k", "A", "B")...)
+			w.until(time.Minute, func() bool { return len(w.broker.seenCalls()) == 1 })
+			p.gate.close()
+			w.start(localtable.Config{Topics: []string{"orders"}, LeaseTTL: 5 * time.Second})
+			w.until(10*time.Second, w.drained)
+			p.gate.open()
+			pass(time.Minute)
+		})
+		after := metrics(t, reader)
+		require.InDelta(t, before["published orders"]+2, after["published orders"], 0)
+		require.InDelta(t, before["retried orders"], after["retried orders"], 0)
 	})
 
 	t.Run("a publish span is linked to the writer's", func(t *testing.T) {

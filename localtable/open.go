@@ -30,6 +30,10 @@ func On[Tx, C any, B Broker](store Store[Tx], open func(context.Context, C) (B, 
 		if err != nil {
 			return nil, err
 		}
-		return New(store, broker, cfg)
+		messenger, err := New(store, broker, cfg)
+		if err != nil {
+			return nil, errors.Join(err, broker.Close())
+		}
+		return messenger, nil
 	}
 }

@@ -136,6 +136,20 @@ func (t *Tx) end() {
 
 // Outcome implements [txmsg.Transaction].
 func (t *Tx) Outcome(ctx context.Context) (txmsg.Outcome, error) {
+	for {
+		outcome, err := t.ask(ctx)
+		if err == nil {
+			return outcome, nil
+		}
+		select {
+		case <-ctx.Done():
+			return txmsg.Unknown, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (t *Tx) ask(ctx context.Context) (txmsg.Outcome, error) {
 	unlock, err := t.memory.ask(ctx, new(int))
 	if err != nil {
 		return txmsg.Unknown, err
