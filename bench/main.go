@@ -74,7 +74,10 @@ func measure(ctx context.Context, arguments []string) error {
 	}
 	var failures int
 	r.Samples, failures = b.run(ctx, todo)
-	if !*short && ctx.Err() == nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !*short {
 		r.Profiles = b.profile(ctx, missedWorks(todo, r.Samples))
 	}
 	if err := r.publish(*file, *docs); err != nil {

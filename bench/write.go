@@ -19,9 +19,21 @@ func measureWrite(ctx context.Context, b *bench, c contender) (values, error) {
 		return nil, err
 	}
 	defer s.close()
+	before, err := s.db.counters(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer b.watching("write", c)()
 	elapsed, err := s.write(ctx, b.sizes.transactions)
-	return values{"tx/s": float64(writers*b.sizes.transactions) / elapsed.Seconds()}, err
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.db.counters(ctx)
+	count := float64(writers * b.sizes.transactions)
+	return values{
+		"tx/s": count / elapsed.Seconds(), "db CPU us/message": (after.cpu - before.cpu) / count * 1e6,
+		"WAL bytes/message": float64(after.wal-before.wal) / count,
+	}, err
 }
 
 // measureWriteRelay writes while the relay sends to Kafka, and counts what the database spends until all is delivered.
