@@ -63,7 +63,7 @@ func (b *breaker) admit() (pass, time.Duration) {
 		return pass{}, max(b.next.Sub(now), firstProbe/10)
 	case b.open || len(b.resting) > 0 && due:
 		p.probe, b.probing = true, true
-	case b.ramp > 0:
+	case b.ramp > 0 && len(b.resting) == 0: // rows of topics that rest would fill so few places
 		p.limit = min(b.ramp, b.batchSize)
 	}
 	return p, 0

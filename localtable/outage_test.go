@@ -168,7 +168,7 @@ func TestOutage(t *testing.T) {
 			require.Equal(t, localtable.Status{Ready: 99}, w.status())
 			require.Equal(t, 1, w.memory.Calls().Settle)
 			w.broker.set(faults{})
-			w.until(20*time.Second, w.drained)
+			w.until(30*time.Second, w.drained)
 		})
 	})
 
