@@ -30,7 +30,8 @@ type Publisher interface {
 	// Publish adds msgs to the transaction. It keeps no reference to their memory. An error leaves the transaction
 	// as the database left it and takes none of msgs: [*InvalidMessageError], [*UnsupportedError],
 	// [ErrPublisherClosed], or what the backend met. It may use the transaction's connection, so rows that the
-	// callback is still reading must be closed first. It may be called by the callback's goroutine only.
+	// callback is still reading must be closed first, and no other goroutine may be using the transaction. The callback's
+	// goroutines may call it side by side; what they publish after the callback has returned is refused.
 	Publish(ctx context.Context, msgs ...Message) error
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -65,6 +65,9 @@ func Transact[Tx any](
 	ctx context.Context, db Database[Tx], cfg TransactConfig, start func(Transaction[Tx]) Attempt,
 	fn func(ctx context.Context, tx Tx, out Publisher) error,
 ) error {
+	if fn == nil {
+		return errors.New("txmsg: Transact: fn must not be nil")
+	}
 	if ctx.Value(nestedKey{}) != nil {
 		return fmt.Errorf("txmsg: %w", ErrNested)
 	}
@@ -103,7 +106,7 @@ func (c *call[Tx]) run(ctx context.Context) (err error) {
 	outcome := RolledBack
 	committing := false
 	defer func() {
-		pub.closed.Store(true)
+		pub.close()
 		if !committing { // fn failed, panicked or ended its goroutine, or Prepare failed
 			if failed := rollback(ctx, tx); failed != nil {
 				err = errors.Join(err, failed)
@@ -115,7 +118,7 @@ func (c *call[Tx]) run(ctx context.Context) (err error) {
 	if err := c.fn(ctx, tx.Tx(), pub); err != nil {
 		return err
 	}
-	pub.closed.Store(true)
+	pub.close()
 	along, err := pub.attempt.Prepare(ctx)
 	if err != nil {
 		return err
@@ -175,14 +178,25 @@ func rollback[Tx any](ctx context.Context, tx Transaction[Tx]) error {
 type publisher struct {
 	attempt Attempt
 	check   func(Message) error
-	ids     *[]string
-	used    int      // of ids
-	taken   []string // IDs of the messages of the transaction
-	closed  atomic.Bool
+
+	mu     sync.Mutex // a callback's goroutines may publish side by side
+	ids    *[]string
+	used   int      // of ids
+	taken  []string // IDs of the messages of the transaction
+	closed bool
+}
+
+// close refuses what comes from now on, and waits for a call that is under way: what it took belongs to the transaction.
+func (p *publisher) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
 }
 
 func (p *publisher) Publish(ctx context.Context, msgs ...Message) error {
-	if p.closed.Load() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return fmt.Errorf("txmsg: %w", ErrPublisherClosed)
 	}
 	taken := make([]Message, len(msgs))
@@ -209,8 +223,12 @@ func (p *publisher) Publish(ctx context.Context, msgs ...Message) error {
 }
 
 func (p *publisher) savepoint() (rollback func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	undo, mark := p.attempt.Savepoint(), len(p.taken)
 	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		undo()
 		p.taken = p.taken[:min(mark, len(p.taken))] // an outer rollback may have come first
 	}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
 )
 
 var errCallback = errors.New("the callback's own error")
@@ -353,4 +354,36 @@ func TestTransactInjectsTheTrace(t *testing.T) {
 	require.Equal(t, map[string]string{"traceparent": "mine"}, msgs[1].Headers)
 	require.Equal(t, map[string]string{"traceparent": traceparent, "tenant": "a"}, msgs[2].Headers)
 	require.Equal(t, map[string]string{"tenant": "a"}, other.Headers, "the caller's map")
+}
+
+func TestPublishSideBySide(t *testing.T) {
+	t.Parallel()
+	const goroutines, each = 8, 50
+	var b bench
+	require.NoError(t, b.transact(t.Context(), func(ctx context.Context, _ *fakeTx, out Publisher) error {
+		var group errgroup.Group
+		for range goroutines {
+			group.Go(func() error {
+				for range each {
+					if err := out.Publish(ctx, Message{Topic: "t"}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return group.Wait()
+	}))
+	ids := map[string]bool{}
+	for _, m := range b.attempts[0].Messages() {
+		ids[m.ID] = true
+	}
+	require.Len(t, b.attempts[0].Messages(), goroutines*each)
+	require.Len(t, ids, goroutines*each, "identities")
+}
+
+func TestTransactNeedsACallback(t *testing.T) {
+	t.Parallel()
+	var b bench
+	require.ErrorContains(t, b.transact(t.Context(), nil), "fn must not be nil")
 }
