@@ -36,7 +36,7 @@ func TestRelayCases(t *testing.T) {
 func testFiveRelays(t *testing.T, s *shop) {
 	const rows = 10_000
 	s.fill(t, rows)
-	var relays []*localtable.Messenger[pgx.Tx]
+	var relays []*messenger
 	for range 5 {
 		relays = append(relays, s.messenger(t, localtable.Config{}))
 	}

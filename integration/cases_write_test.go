@@ -87,7 +87,7 @@ func (s *shop) open(m txmsg.Messenger[pgx.Tx], msg txmsg.Message) (end func(resu
 	go func() {
 		ended <- m.Transact(context.Background(), func(ctx context.Context, tx pgx.Tx, out txmsg.Publisher) error {
 			// A row of the message is in the table before later ones are, and it is not committed.
-			if err := m.(*localtable.Messenger[pgx.Tx]).Enqueue(ctx, tx, msg); err != nil {
+			if err := m.(*messenger).Enqueue(ctx, tx, msg); err != nil {
 				return err
 			}
 			if err := insertOrder(ctx, tx, msg.ID); err != nil {

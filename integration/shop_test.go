@@ -24,6 +24,8 @@ import (
 // patience bounds every wait: it is there for failures, and for machines with much else to do.
 const patience = time.Minute
 
+type messenger = localtable.Messenger[pgx.Tx]
+
 // shop is a service on PostgreSQL and a broker, seen from outside and inside.
 type shop struct {
 	dsn    string
@@ -52,7 +54,7 @@ func (s *shop) store(t testing.TB, change ...func(*postgres.Config)) *postgres.D
 }
 
 // messenger is one process's messenger. around wraps its broker.
-func (s *shop) messenger(t testing.TB, cfg localtable.Config, around ...func(localtable.Broker) localtable.Broker) *localtable.Messenger[pgx.Tx] {
+func (s *shop) messenger(t testing.TB, cfg localtable.Config, around ...func(localtable.Broker) localtable.Broker) *messenger {
 	t.Helper()
 	broker := s.broker.open(t)
 	t.Cleanup(func() { _ = broker.Close() }) // of a messenger that nobody runs
