@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
@@ -35,9 +34,6 @@ type database[Tx any] struct {
 type opener[Tx any] func(ctx context.Context, cfg Config, probe Probe, name string) (*database[Tx], error)
 
 func openSQLite(ctx context.Context, cfg Config, probe Probe, name string) (*database[*sql.Tx], error) {
-	if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
-		return nil, fmt.Errorf("demo: data_dir: %w", err)
-	}
 	db, err := sqlite.Open(ctx, filepath.Join(cfg.DataDir, name+".db"), sqlite.Config{Logger: cfg.Logger})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
@@ -25,6 +26,9 @@ const providerTimeout = 5 * time.Millisecond
 // shutdownTimeout is how long requests under way have when the demo ends.
 const shutdownTimeout = 5 * time.Second
 
+// requestTimeout is how long a request may take to come.
+const requestTimeout = 10 * time.Second
+
 // Demo is both services, ready to run.
 type Demo struct {
 	listener net.Listener
@@ -35,11 +39,12 @@ type Demo struct {
 	close      []func()
 	tables     func(ctx context.Context) (Tables, error)
 	topics     []string
+	create     func(ctx context.Context) // the topics; returns when they are there or ctx ends
 	inProcess  nats.InProcessConnProvider
 }
 
-// Open reads the configuration and opens everything: databases with their tables, topics, and the HTTP listener. The
-// broker must be there once, for the topics; later it may come and go.
+// Open reads the configuration and opens everything: the HTTP listener, databases with their tables, the way to the broker.
+// The database must be there; a broker that is not is waited for by Run.
 func Open(ctx context.Context, source *config.Source, probe Probe) (*Demo, error) {
 	cfg, err := Read(source)
 	if err != nil {
@@ -52,12 +57,25 @@ func Open(ctx context.Context, source *config.Source, probe Probe) (*Demo, error
 }
 
 func open[Tx any](ctx context.Context, cfg Config, settings txmsg.Settings, probe Probe, openDatabase opener[Tx]) (d *Demo, err error) {
-	d = &Demo{}
+	opened := &Demo{}
 	defer func() {
 		if err != nil {
-			d.free()
+			opened.free()
 		}
 	}()
+	d = opened
+	// First what another demo may hold: nothing of its data is touched then.
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("demo: listen: %w", err)
+	}
+	d.listener = listener
+	d.close = append(d.close, func() { _ = listener.Close() }) // the server may have closed it
+	unlock, err := lock(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	d.close = append(d.close, unlock)
 	transport, err := openTransport(cfg, settings)
 	if err != nil {
 		return nil, err
@@ -73,12 +91,6 @@ func open[Tx any](ctx context.Context, cfg Config, settings txmsg.Settings, prob
 	if err != nil {
 		return nil, err
 	}
-	createCtx, cancel := context.WithTimeout(ctx, topicTimeout)
-	defer cancel()
-	if err := transport.create(createCtx, orderTopic, paymentTopic); err != nil {
-		return nil, fmt.Errorf("demo: create topics: %w", err)
-	}
-
 	orders, err := order.New(ctx, orderDB.sql, orderMessenger, orderTopic)
 	if err != nil {
 		return nil, err
@@ -98,9 +110,9 @@ func open[Tx any](ctx context.Context, cfg Config, settings txmsg.Settings, prob
 	d.tables = func(ctx context.Context) (Tables, error) {
 		return readTables(ctx, []*database[Tx]{orderDB, paymentDB}, orders, payments)
 	}
-	d.server = &http.Server{Handler: order.NewAPI(orders, cfg.Logger), ReadHeaderTimeout: 5 * time.Second}
-	d.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
-	return d, err
+	d.create = func(ctx context.Context) { createTopics(ctx, cfg, transport, d.topics) }
+	d.server = &http.Server{Handler: order.NewAPI(orders, cfg.Logger), ReadTimeout: requestTimeout}
+	return d, nil
 }
 
 // side opens the database and the messenger of one service.
@@ -116,7 +128,10 @@ func side[Tx any](
 	if err != nil {
 		return nil, nil, err
 	}
-	d.messengers = append(d.messengers, m.Run)
+	d.messengers = append(d.messengers, func(ctx context.Context) error {
+		d.create(ctx)
+		return m.Run(ctx)
+	})
 	return db, messenger[Tx]{Messenger: m, probe: probe}, nil
 }
 
@@ -134,6 +149,28 @@ func consume[Tx any](
 	}
 	d.consumers = append(d.consumers, c.Run)
 	return nil
+}
+
+// createTopics tries until the topics are there or ctx ends.
+func createTopics(ctx context.Context, cfg Config, t *transport, topics []string) {
+	retry := backoff.NewExponentialBackOff()
+	for failed := false; ctx.Err() == nil; failed = true {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, topicTimeout)
+			defer cancel()
+			return t.create(ctx, topics...)
+		}()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !failed {
+			cfg.Logger.Warn("topics cannot be made: waiting for the broker", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry.NextBackOff()):
+		}
+	}
 }
 
 func group(cfg Config, service string) string { return cfg.Name + "-" + service }

@@ -2,23 +2,20 @@ package order
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/txmsg/txmsg-go/txmsg"
 )
-
-// MaxBodyBytes is the largest request body that the API reads.
-const MaxBodyBytes = 64 << 10
 
 // maxList is the most orders that one answer lists.
 const maxList = 500
@@ -62,24 +59,24 @@ func NewAPI(service orders, log *slog.Logger) http.Handler {
 }
 
 func (a *api) place(c *gin.Context) {
-	key := c.GetHeader("Idempotency-Key")
-	if !validKey(key) {
-		abort(c, http.StatusBadRequest, "idempotency-key", "the header Idempotency-Key must be 1 to 255 visible ASCII characters")
+	keys := c.Request.Header.Values("Idempotency-Key")
+	if len(keys) != 1 || !validKey(keys[0]) {
+		abort(c, http.StatusBadRequest, "idempotency-key", "the header Idempotency-Key must be there once, as 1 to 255 visible ASCII characters")
 		return
 	}
 	var request Request
-	if !decode(c, &request) {
+	if !decode(c, &request, "customer", "amount") {
 		return
 	}
 	if request.Amount <= 0 || request.Amount > MaxAmount {
 		abort(c, http.StatusUnprocessableEntity, "amount", fmt.Sprintf("amount must be 1 to %d, got %d", int64(MaxAmount), request.Amount))
 		return
 	}
-	if trimmed := strings.TrimSpace(request.Customer); trimmed == "" || len(request.Customer) > 200 || strings.ContainsRune(request.Customer, 0) {
-		abort(c, http.StatusUnprocessableEntity, "customer", "customer must be 1 to 200 bytes of text")
+	if strings.TrimSpace(request.Customer) == "" || utf8.RuneCountInString(request.Customer) > 200 || strings.ContainsFunc(request.Customer, unicode.IsControl) {
+		abort(c, http.StatusUnprocessableEntity, "customer", "customer must be 1 to 200 characters, none of them a control character")
 		return
 	}
-	placed, fresh, err := a.orders.Place(c.Request.Context(), key, request)
+	placed, fresh, err := a.orders.Place(c.Request.Context(), keys[0], request)
 	if err != nil {
 		a.refuse(c, err)
 		return
@@ -152,35 +149,6 @@ func (a *api) refuse(c *gin.Context, err error) {
 		c.Header("Retry-After", "1")
 		abort(c, http.StatusServiceUnavailable, "unavailable", "nothing was saved: ask again with the same Idempotency-Key")
 	}
-}
-
-// decode reads the one JSON object of the body into the struct, strictly, or answers with a problem and returns false.
-func decode(c *gin.Context, into any) bool {
-	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
-	if err != nil || media != "application/json" {
-		abort(c, http.StatusUnsupportedMediaType, "media-type", fmt.Sprintf("the body must be application/json, got %q", c.GetHeader("Content-Type")))
-		return false
-	}
-	decoder := json.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, MaxBodyBytes))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(into)
-	if err == nil {
-		if _, more := decoder.Token(); more != io.EOF {
-			err = errors.New("there is more after the JSON object")
-			if tooLarge := new(http.MaxBytesError); errors.As(more, &tooLarge) {
-				err = tooLarge
-			}
-		}
-	}
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		abort(c, http.StatusRequestEntityTooLarge, "too-large", fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
-		return false
-	}
-	if err != nil {
-		abort(c, http.StatusBadRequest, "json", err.Error())
-		return false
-	}
-	return true
 }
 
 func validKey(key string) bool {
