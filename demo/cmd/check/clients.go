@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -56,7 +57,7 @@ func placeOne(ctx context.Context, url string, i int, t *told) error {
 	if err != nil {
 		return err
 	}
-	if status != http.StatusCreated {
+	if status != http.StatusCreated && status != http.StatusOK { // OK: a try that was answered with 503 had saved it
 		return fmt.Errorf("status %d for a new key", status)
 	}
 	if i%7 == 0 {
@@ -101,14 +102,32 @@ func place(ctx context.Context, url, key string, request order.Request) (placed 
 	return placed, status, err
 }
 
+// busyPause is the time before a request is sent again that was answered with 503, as the answer asks for.
+const busyPause = 200 * time.Millisecond
+
 // cancel reports whether the cancellation was accepted: not when the payment was faster.
 func cancel(ctx context.Context, url, id string) (bool, error) {
 	status, err := post(ctx, url+"/orders/"+id+"/cancel", "", nil, nil)
 	return status == http.StatusOK, err
 }
 
-// post returns an error for every status but those that the caller can expect of a working service.
+// post sends the request until the answer is not 503, and returns an error for every status but those that the caller can
+// expect of a working service.
 func post(ctx context.Context, url, key string, body []byte, into any) (int, error) {
+	for {
+		status, err := postOnce(ctx, url, key, body, into)
+		if status != http.StatusServiceUnavailable {
+			return status, err
+		}
+		select {
+		case <-ctx.Done():
+			return status, err
+		case <-time.After(busyPause):
+		}
+	}
+}
+
+func postOnce(ctx context.Context, url, key string, body []byte, into any) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err

@@ -109,7 +109,9 @@ func settings(o options) (*config.Source, func(), error) {
 // measure does the work of the clients, waits, and judges.
 func measure(ctx context.Context, o options, d *demo.Demo, source *config.Source, counted *metric.ManualReader, latency *latency) error {
 	begun := time.Now()
-	told, err := placeAll(ctx, "http://"+d.Address(), o.orders, o.clients)
+	placing, cancel := context.WithTimeout(ctx, o.patience)
+	defer cancel()
+	told, err := placeAll(placing, "http://"+d.Address(), o.orders, o.clients)
 	if err != nil {
 		return err
 	}
