@@ -119,7 +119,9 @@ func (w *world) until(most time.Duration, ok func() bool) {
 	w.t.Helper()
 	step := max(most/10_000, time.Millisecond)
 	for end := time.Now().Add(most); !ok(); {
-		require.True(w.t, time.Now().Before(end), "not within %v; stored %d, status %+v", most, w.broker.distinct(), w.status())
+		if !time.Now().Before(end) {
+			require.FailNow(w.t, "too late", "not within %v; stored %d, status %+v", most, w.broker.distinct(), w.status())
+		}
 		time.Sleep(step)
 	}
 	synctest.Wait()

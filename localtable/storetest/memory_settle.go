@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -17,7 +18,7 @@ func (m *Memory) Settle(ctx context.Context, settlement localtable.Settlement) (
 	defer unlock()
 	changed := 0
 	freed := map[memoryKey]bool{}
-	bySeq := m.bySeq()
+	bySeq := m.bySeq(settlement.Results)
 	for _, result := range settlement.Results {
 		row := bySeq[result.Row.Seq]
 		if result.Fate == localtable.Parked || !m.mine(row, result, settlement) {
@@ -49,10 +50,14 @@ func (m *Memory) Settle(ctx context.Context, settlement localtable.Settlement) (
 	return changed, nil
 }
 
-func (m *Memory) bySeq() map[int64]*memoryRow {
-	rows := make(map[int64]*memoryRow, len(m.rows))
-	for _, row := range m.rows {
-		rows[row.Seq] = row
+// bySeq finds the rows of results; m.rows are sorted.
+func (m *Memory) bySeq(results []localtable.Result) map[int64]*memoryRow {
+	rows := make(map[int64]*memoryRow, len(results))
+	for _, result := range results {
+		at, ok := slices.BinarySearchFunc(m.rows, result.Row.Seq, func(r *memoryRow, seq int64) int { return cmp.Compare(r.Seq, seq) })
+		if ok {
+			rows[result.Row.Seq] = m.rows[at]
+		}
 	}
 	return rows
 }
