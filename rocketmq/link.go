@@ -66,7 +66,7 @@ func (l *link) ready(ctx context.Context) (client sender, owner string, err erro
 	case failure != nil && (recent || len(l.turn) > 0):
 		return nil, "", failure
 	}
-	if err := l.try(ctx); err != nil {
+	if err := l.try(ctx, tryPause); err != nil {
 		return nil, "", err
 	}
 	l.mu.Lock()
@@ -74,8 +74,8 @@ func (l *link) ready(ctx context.Context) (client sender, owner string, err erro
 	return l.client, l.owner, nil
 }
 
-// try makes the link as complete as it can be.
-func (l *link) try(ctx context.Context) error {
+// try makes the link as complete as it can be. A try that failed less than rest ago is not made again.
+func (l *link) try(ctx context.Context, rest time.Duration) error {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -83,7 +83,7 @@ func (l *link) try(ctx context.Context) error {
 		return fmt.Errorf("rocketmq: %w: %w", txmsg.ErrOutage, context.Cause(ctx))
 	}
 	l.mu.Lock()
-	done, recent, failure := l.complete, time.Since(l.tried) < tryPause, l.failure
+	done, recent, failure := l.complete, time.Since(l.tried) < rest, l.failure
 	l.mu.Unlock()
 	if done || recent && failure != nil {
 		return failure
@@ -169,7 +169,7 @@ func (l *link) hasRoute(topic string) bool {
 // run tries until the link is complete, and returns nil when ctx ends. A missing topic is an error, everything else is waited for.
 func (l *link) run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; failures++ {
-		err := l.try(ctx)
+		err := l.try(ctx, 0) // what a transaction met before the topics were made does not end Run
 		if ctx.Err() != nil {
 			break
 		}
