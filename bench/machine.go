@@ -13,11 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
+const loadFact = "load before the run"
+
 // facts about what was measured on.
 func facts(ctx context.Context, s *server, kafka string) (found [][2]string, err error) {
 	found = append(found,
 		[2]string{"processors", fmt.Sprintf("%d × %s, shared by servers and contenders", runtime.NumCPU(), processor())},
-		[2]string{"load before the run", loadAverage()})
+		[2]string{loadFact, loadAverage()})
 	for _, setting := range []string{"server_version", "fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"} {
 		value, err := s.setting(ctx, setting)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	sampleInterval = 3 * time.Millisecond
 	statementLines = 12
-	functionLines  = 40
+	functionLines  = 18
 )
 
 // shapes are what the compiler adds to the names of generic functions.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -91,9 +92,19 @@ func TestTracker(t *testing.T) {
 	require.False(t, tracked.wait(0))
 	tracked.commit(3)
 	tracked.arrive(2)
-	require.True(t, tracked.wait(0))
+	require.True(t, tracked.wait(time.Minute))
 	require.EqualValues(t, 1, tracked.again.Load())
 	sorted, missing := tracked.latencies(1)
 	require.Len(t, sorted, 1, "order 2 has no commit")
 	require.Equal(t, 1, missing)
+}
+
+func TestWarnings(t *testing.T) {
+	quiet := &results{Machine: [][2]string{{loadFact, "0.02 0.50 9.00"}}, Sizes: full.facts()}
+	require.Empty(t, quiet.warnings())
+	busy := &results{Machine: [][2]string{{loadFact, "1000.5 1 1"}}, Sizes: full.facts()}
+	require.Len(t, busy.warnings(), 1)
+	trial := full
+	trial.divide(10)
+	require.Len(t, (&results{Sizes: trial.facts()}).warnings(), 1)
 }

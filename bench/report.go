@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"text/template"
 	"unicode/utf8"
@@ -74,6 +75,9 @@ func absolutes(samples []sample) string {
 			for _, contender := range contendersOf(samples, w.Name) {
 				all := list(metrics(samples, w.Name, contender, metric))
 				least, median, most := spread(all)
+				if most == 0 {
+					continue // no duplicates, nothing missing
+				}
 				table = append(table, []string{w.Name, metric, contender, number(least), number(median), number(most), fmt.Sprint(len(all))})
 			}
 		}
@@ -145,12 +149,28 @@ func (r *results) write(file string) error {
 	var text strings.Builder
 	err = parsed.Execute(&text, map[string]any{
 		"Machine": r.Machine, "Sizes": r.Sizes, "Ratios": ratioTable(found), "Absolutes": absolutes(r.Samples),
-		"Missed": order, "Profiles": r.Profiles, "Works": works(full, true),
+		"Warnings": r.warnings(), "Missed": order, "Profiles": r.Profiles, "Works": works(full, true),
 	})
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, []byte(text.String()), 0o644)
+}
+
+// warnings say what makes the results worth less.
+func (r *results) warnings() (found []string) {
+	for _, fact := range r.Machine {
+		var load float64
+		if _, err := fmt.Sscan(fact[1], &load); err == nil && fact[0] == loadFact && load > float64(runtime.NumCPU())/2 {
+			found = append(found, "Other programs kept the machine busy (load "+fact[1]+"): the ratios are not to be relied on.")
+		}
+	}
+	for _, size := range r.Sizes {
+		if size[0] == "rounds" && size[1] != fmt.Sprint(full.rounds) {
+			found = append(found, "This was a trial of the command, with fewer rows and rounds than `make bench`.")
+		}
+	}
+	return found
 }
 
 // missedWorks are those of works at which we missed a goal.
