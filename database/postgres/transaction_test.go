@@ -38,7 +38,7 @@ func TestCommit(t *testing.T) {
 		b.requireIdle(t)
 	})
 
-	t.Run("C50 an INSERT that fails stops the COMMIT", func(t *testing.T) {
+	t.Run("an INSERT that fails stops the COMMIT", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.exec(t, `INSERT INTO orders (id) VALUES ('taken')`)
