@@ -27,8 +27,9 @@ const (
 			9223372036854775807)
 		ORDER BY seq LIMIT ?3)`
 
-	// parkMessages leaves a row as it is when nothing holds it back any more.
-	parkMessages = `UPDATE txmsg_message AS m SET state = 'parked', revision = revision + 1
+	// parkMessages leaves a row as it is when nothing holds it back any more. One that failed itself, and now waits behind an
+	// earlier one, holds nobody while it is parked: its followers wait behind it as they do behind any parked row.
+	parkMessages = `UPDATE txmsg_message AS m SET state = 'parked', holds = 0, due_at = NULL, revision = revision + 1
 		WHERE seq IN (SELECT value FROM json_each(?)) AND key <> '' AND NOT delayed AND (
 			EXISTS (SELECT 1 FROM txmsg_message h
 				WHERE h.holds AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq)

@@ -76,7 +76,7 @@ holds "a person's verbs, dead heads release their key" TAKES=2 PERSONS=1 HOLD=0 
 holds "a person's verbs, no sweep is needed" TAKES=2 PERSONS=1 ATTEMPTS=1 OUTAGES=0 SWEEP=0 UNPARK=N
 holds "writers without a common lock: nothing lost or stuck" TAKES=2 COMMON_LOCK=0 OUTAGES=0
 holds "transactions that are rolled back" TAKES=2 N=2 ROLLBACKS=1
-holds "parking behind parked rows, as SQLite does" TAKES=2 PARK_BEHIND_PARKED OUTAGES=0
+holds "parking behind parked rows, as the databases do" TAKES=2 PARK_BEHIND_PARKED OUTAGES=0
 
 mutant() { check localtable "$@"; }
 mutant fenced "mutant: no epoch in the settlement" TAKES=2 OUTAGES=0 NO_EPOCH
