@@ -16,15 +16,18 @@ type probe struct {
 	plan    plan
 	reports *os.File
 
-	mu       sync.Mutex
-	passes   int
-	woken    bool // from its freezing
-	inFlight map[string]bool
-	lanes    map[localtable.Lane]bool // held at some time before
+	mu         sync.Mutex
+	passes     int
+	woken      bool // from its freezing
+	inFlight   map[string]bool
+	departures sync.Cond                // something was added to inFlight
+	lanes      map[localtable.Lane]bool // held at some time before
 }
 
 func newProbe(p plan, reports *os.File) *probe {
-	return &probe{plan: p, reports: reports, inFlight: map[string]bool{}, lanes: map[localtable.Lane]bool{}}
+	created := &probe{plan: p, reports: reports, inFlight: map[string]bool{}, lanes: map[localtable.Lane]bool{}}
+	created.departures.L = &created.mu
+	return created
 }
 
 // at passes a point. At the pass that the plan is about it does not return, or only when the process is woken.
@@ -33,6 +36,12 @@ func (p *probe) at(passed point) {
 	defer p.mu.Unlock()
 	if passed != p.plan.Point || p.plan.Pass == 0 {
 		return
+	}
+	for p.plan.EndRun && len(p.inFlight) == 0 { // this point is passed once, and the writers go on
+		p.departures.Wait()
+	}
+	if p.plan.Writers > 0 && len(p.inFlight) == 0 {
+		return // dying now would show nothing
 	}
 	if p.passes++; p.passes != p.plan.Pass {
 		return
@@ -58,6 +67,7 @@ func (p *probe) departed(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight[id] = true
+	p.departures.Broadcast()
 }
 
 // arrived notes messages of which the process knows what became: rolled back, or settled.

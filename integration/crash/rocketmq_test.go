@@ -127,7 +127,7 @@ func (w *halfWorld) round(t *testing.T, s step, pass int) (inFlight, duplicates,
 func (w *halfWorld) kill(t *testing.T, p point, pass int) (inFlight int, halves []string) {
 	t.Helper()
 	victim := w.plan
-	victim.Name, victim.Writers, victim.Point, victim.Pass = newName(), 8, p, pass
+	victim.Name, victim.Writers, victim.Point, victim.Pass = newName(), 12, p, pass
 	dying := start(t, victim)
 	inFlight = dying.awaitReached(t)
 	dying.awaitKilled(t)
