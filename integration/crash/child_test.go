@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -108,6 +109,25 @@ func (c *child) awaitKilled(t *testing.T) {
 	}
 	status, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.command.ProcessState, c.errors.String())
+}
+
+// awaitFrozen waits until the child has frozen itself: it says so before it does.
+func (c *child) awaitFrozen(t *testing.T) {
+	t.Helper()
+	c.awaitReached(t)
+	await(t, "the process to stop", func() bool {
+		c.requireAlive(t)
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.command.Process.Pid))
+		require.NoError(t, err)
+		_, state, _ := strings.Cut(string(text), ") ") // after the program's name
+		return strings.HasPrefix(state, "T")
+	})
+}
+
+// wake ends the freezing.
+func (c *child) wake(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.command.Process.Signal(syscall.SIGCONT))
 }
 
 // end tells the child to end in order, and waits for it.

@@ -3,8 +3,6 @@ package crash
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +12,8 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// A relay is frozen in the middle of a batch, its lease runs out, another one takes over, and it wakes up and goes on as if nothing
-// had happened, while a third process goes on writing.
+// A relay is frozen in the middle of a batch, its lease runs out, another one takes over and is frozen too, the first wakes up
+// and goes on as if nothing had happened, then the second does, while a third process goes on writing.
 func TestFrozenRelay(t *testing.T) {
 	t.Parallel()
 	kafka := services.Kafka(t)
@@ -25,24 +23,27 @@ func TestFrozenRelay(t *testing.T) {
 			w := newTableWorld(t, "localtable/postgres/kafka", newPostgresBase, kafka, topic.Kafka)
 			writer := w.start(t, plan{Writers: 2, Mute: true})
 			sleeper := w.start(t, plan{Refuse: true, Point: at, Pass: 2 + rand.N(3), Freeze: true})
-			sleeper.awaitReached(t)
+			sleeper.awaitFrozen(t)
 
-			second := w.start(t, plan{Refuse: true})
-			await(t, "the second relay to hold every lane and to settle", func() bool {
-				second.requireAlive(t)
-				return slices.Contains(second.reported("lanes"), fmt.Sprint(localtable.Lanes)) && len(second.reported("settled")) > 5
-			})
-			require.NoError(t, sleeper.command.Process.Signal(syscall.SIGCONT))
-			await(t, "the sleeper to hold lanes again", func() bool {
-				sleeper.requireAlive(t)
-				lanes := sleeper.reported("lanes")
-				return len(lanes) > 0 && lanes[len(lanes)-1] == fmt.Sprint(localtable.Lanes/2)
-			})
+			// The second one is frozen as well, when it has read and before it has sent: what the sleeper wakes up with still
+			// stands in the table as it was, and only the lanes' owner and epoch say that it is not its own any more.
+			second := w.start(t, plan{Refuse: true, Point: before(publish), Pass: 1, Freeze: true})
+			second.awaitFrozen(t)
+			require.Contains(t, second.reported("lanes"), fmt.Sprint(localtable.Lanes), "lanes of the second relay")
+			sleeper.wake(t)
 			if at == before(publish) || at == after(publish) || at == before(settle) {
 				await(t, "the sleeper to try to settle what it had", func() bool {
+					sleeper.requireAlive(t)
 					return len(sleeper.reported("stale"))+len(sleeper.reported("failed")) > 0
 				})
 			}
+			second.wake(t)
+			await(t, "the two to share the lanes", func() bool {
+				sleeper.requireAlive(t)
+				second.requireAlive(t)
+				half := fmt.Sprint(localtable.Lanes / 2)
+				return last(sleeper.reported("lanes")) == half && last(second.reported("lanes")) == half
+			})
 			for _, changed := range sleeper.reported("stale") {
 				require.Equal(t, "0", changed, "rows that the sleeper settled after it had lost them")
 			}
@@ -57,4 +58,11 @@ func TestFrozenRelay(t *testing.T) {
 			judge(t, committed, w.topics.Read(t, w.plan.Topic), true)
 		})
 	}
+}
+
+func last(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return texts[len(texts)-1]
 }
