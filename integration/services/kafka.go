@@ -118,7 +118,7 @@ func kafkaNative(ctx context.Context, p place) ([]daemon, error) {
 		return nil, err
 	}
 	format := exec.CommandContext(ctx, java, "-cp", jars, "kafka.tools.StorageTool",
-		"format", "--standalone", "-t", base64.RawURLEncoding.EncodeToString(id[:]), "-c", config)
+		"format", "--standalone", "--cluster-id="+base64.RawURLEncoding.EncodeToString(id[:]), "-c", config) // it may begin with a dash
 	if output, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("format storage: %w: %s", err, output)
 	}
