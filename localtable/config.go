@@ -1,6 +1,7 @@
 package localtable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,28 +77,21 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Destination, "default")
-	setDefault(&c.BatchSize, 500)
-	setDefault(&c.Concurrency, 3)
-	setDefault(&c.PollInterval, time.Second)
-	setDefault(&c.LeaseTTL, 10*time.Second)
-	setDefault(&c.MaxAttempts, 20)
-	setDefault(&c.Schedule, Fast)
-	setDefault(&c.DeadKey, Hold)
-	setDefault(&c.NoRoute, Wait)
-	setDefault(&c.DrainTimeout, 10*time.Second)
+	c.Destination = cmp.Or(c.Destination, "default")
+	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.Concurrency = cmp.Or(c.Concurrency, 3)
+	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Second)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 20)
+	c.Schedule = cmp.Or(c.Schedule, Fast)
+	c.DeadKey = cmp.Or(c.DeadKey, Hold)
+	c.NoRoute = cmp.Or(c.NoRoute, Wait)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	if c.Retention == nil {
 		c.Retention = new(24 * time.Hour)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

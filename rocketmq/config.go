@@ -1,6 +1,7 @@
 package rocketmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,31 +71,24 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	setDefault(&c.SendTimeout, 2*time.Second)
-	setDefault(&c.PrepareTimeout, 5*time.Second)
-	setDefault(&c.Tries, 3)
-	setDefault(&c.MaxStoring, 64)
+	c.SendTimeout = cmp.Or(c.SendTimeout, 2*time.Second)
+	c.PrepareTimeout = cmp.Or(c.PrepareTimeout, 5*time.Second)
+	c.Tries = cmp.Or(c.Tries, 3)
+	c.MaxStoring = cmp.Or(c.MaxStoring, 64)
 	hold := 10 * time.Minute
 	if c.Immunity > 0 {
 		hold = c.Immunity - immunityEdge
 	}
-	setDefault(&c.HoldTimeout, hold)
-	setDefault(&c.DrainTimeout, 10*time.Second)
-	setDefault(&c.CommitTimeout, 10*time.Second)
-	setDefault(&c.ResolveTimeout, 10*time.Second)
+	c.HoldTimeout = cmp.Or(c.HoldTimeout, hold)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
+	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	setDefault(&c.Checker.Group, c.Group)
-	setDefault(&c.Checker.Logger, c.Logger)
-	setDefault(&c.Checker.Timeout, 2*time.Second)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Checker.Group = cmp.Or(c.Checker.Group, c.Group)
+	c.Checker.Logger = cmp.Or(c.Checker.Logger, c.Logger)
+	c.Checker.Timeout = cmp.Or(c.Checker.Timeout, 2*time.Second)
 }
 
 func (c *Config) validate() error {

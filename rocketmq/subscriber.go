@@ -1,6 +1,7 @@
 package rocketmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type SubscriberConfig struct {
 }
 
 func (c *SubscriberConfig) setDefaults() {
-	setDefault(&c.Concurrency, 64)
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

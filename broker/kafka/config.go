@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,15 +33,9 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	if c.ClientID == "" {
-		c.ClientID = "txmsg"
-	}
-	if c.PublishTimeout == 0 {
-		c.PublishTimeout = 10 * time.Second
-	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = 1<<20 + 12
-	}
+	c.ClientID = cmp.Or(c.ClientID, "txmsg")
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 10*time.Second)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 1<<20+12)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,31 +44,14 @@ type SubscriberConfig struct {
 }
 
 func (c *SubscriberConfig) setDefaults() {
-	if c.ClientID == "" {
-		c.ClientID = "txmsg"
-	}
-	if c.Start == "" {
-		c.Start = "oldest"
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 16
-	}
-	if c.Buffer == 0 {
-		c.Buffer = 1000
-	}
-	for _, field := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{&c.RetryPause, 200 * time.Millisecond},
-		{&c.CommitInterval, time.Second},
-		{&c.SessionTimeout, 20 * time.Second},
-		{&c.Timeout, 10 * time.Second},
-	} {
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
-	}
+	c.ClientID = cmp.Or(c.ClientID, "txmsg")
+	c.Start = cmp.Or(c.Start, "oldest")
+	c.Concurrency = cmp.Or(c.Concurrency, 16)
+	c.Buffer = cmp.Or(c.Buffer, 1000)
+	c.RetryPause = cmp.Or(c.RetryPause, 200*time.Millisecond)
+	c.CommitInterval = cmp.Or(c.CommitInterval, time.Second)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 20*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,15 +37,9 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	if c.ClientName == "" {
-		c.ClientName = "txmsg"
-	}
-	if c.PublishTimeout == 0 {
-		c.PublishTimeout = 10 * time.Second
-	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = 1 << 20
-	}
+	c.ClientName = cmp.Or(c.ClientName, "txmsg")
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 10*time.Second)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 1<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,33 +54,15 @@ type SubscriberConfig struct {
 }
 
 func (c *SubscriberConfig) setDefaults() {
-	for _, field := range []struct {
-		value    *string
-		standard string
-	}{{&c.ClientName, "txmsg"}, {&c.Start, "oldest"}, {&c.Bucket, "txmsg-groups"}} {
-		if *field.value == "" {
-			*field.value = field.standard
-		}
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 16
-	}
-	if c.Buffer == 0 {
-		c.Buffer = 1000
-	}
-	for _, field := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{&c.RetryPause, 200 * time.Millisecond},
-		{&c.CommitInterval, time.Second},
-		{&c.SessionTimeout, 5 * time.Second},
-		{&c.Timeout, 5 * time.Second},
-	} {
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
-	}
+	c.ClientName = cmp.Or(c.ClientName, "txmsg")
+	c.Start = cmp.Or(c.Start, "oldest")
+	c.Bucket = cmp.Or(c.Bucket, "txmsg-groups")
+	c.Concurrency = cmp.Or(c.Concurrency, 16)
+	c.Buffer = cmp.Or(c.Buffer, 1000)
+	c.RetryPause = cmp.Or(c.RetryPause, 200*time.Millisecond)
+	c.CommitInterval = cmp.Or(c.CommitInterval, time.Second)
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 5*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
