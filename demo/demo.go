@@ -39,7 +39,6 @@ type Demo struct {
 	close      []func()
 	tables     func(ctx context.Context) (Tables, error)
 	topics     []string
-	create     func(ctx context.Context) // the topics; returns when they are there or ctx ends
 	inProcess  nats.InProcessConnProvider
 }
 
@@ -110,7 +109,6 @@ func open[Tx any](ctx context.Context, cfg Config, settings txmsg.Settings, prob
 	d.tables = func(ctx context.Context) (Tables, error) {
 		return readTables(ctx, []*database[Tx]{orderDB, paymentDB}, orders, payments)
 	}
-	d.create = func(ctx context.Context) { createTopics(ctx, cfg, transport, d.topics) }
 	d.server = &http.Server{Handler: order.NewAPI(orders, cfg.Logger), ReadTimeout: requestTimeout}
 	return d, nil
 }
@@ -129,7 +127,7 @@ func side[Tx any](
 		return nil, nil, err
 	}
 	d.messengers = append(d.messengers, func(ctx context.Context) error {
-		d.create(ctx)
+		createTopic(ctx, cfg, t, topic)
 		return m.Run(ctx)
 	})
 	return db, messenger[Tx]{Messenger: m, probe: probe}, nil
@@ -151,20 +149,20 @@ func consume[Tx any](
 	return nil
 }
 
-// createTopics tries until the topics are there or ctx ends.
-func createTopics(ctx context.Context, cfg Config, t *transport, topics []string) {
+// createTopic tries until the topic is there or ctx ends.
+func createTopic(ctx context.Context, cfg Config, t *transport, topic string) {
 	retry := backoff.NewExponentialBackOff()
 	for failed := false; ctx.Err() == nil; failed = true {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, topicTimeout)
 			defer cancel()
-			return t.create(ctx, topics...)
+			return t.create(ctx, topic)
 		}()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if !failed {
-			cfg.Logger.Warn("topics cannot be made: waiting for the broker", "error", err)
+			cfg.Logger.Warn("topic cannot be made: waiting for the broker", "topic", topic, "error", err)
 		}
 		select {
 		case <-ctx.Done():

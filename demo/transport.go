@@ -25,13 +25,13 @@ import (
 
 // transport is the broker between the services: where its topics are made and read.
 type transport struct {
-	create     func(ctx context.Context, topics ...string) error
+	create     func(ctx context.Context, topic string) error
 	subscriber func(group, topic string) (consumer.Subscriber, error)
 	inProcess  natsgo.InProcessConnProvider // the embedded server, or nil
 	close      func()
 }
 
-// topicTimeout bounds the making of the topics at the start.
+// topicTimeout bounds one try to make a topic at the start.
 const topicTimeout = 30 * time.Second
 
 func openTransport(cfg Config, settings txmsg.Settings) (*transport, error) {
@@ -45,7 +45,7 @@ func openTransport(cfg Config, settings txmsg.Settings) (*transport, error) {
 	default:
 		// Backends.Open says the same of the whole name, with the list of what there is; there is no broker to open.
 		return &transport{
-			create:     func(context.Context, ...string) error { return nil },
+			create:     func(context.Context, string) error { return nil },
 			subscriber: func(string, string) (consumer.Subscriber, error) { return nil, errors.New("demo: no such broker") },
 			close:      func() {},
 		}, nil
@@ -66,7 +66,7 @@ func openNATS(cfg Config, settings txmsg.Settings) (*transport, error) {
 		t.inProcess = embedded
 		t.close = func() { embedded.Shutdown(); embedded.WaitForShutdown() }
 	}
-	t.create = func(ctx context.Context, topics ...string) error {
+	t.create = func(ctx context.Context, topic string) error {
 		options := []natsgo.Option{natsgo.UserInfo(c.Auth.Username, c.Auth.Password)}
 		if t.inProcess != nil {
 			options = append(options, natsgo.InProcessServer(t.inProcess))
@@ -80,13 +80,8 @@ func openNATS(cfg Config, settings txmsg.Settings) (*transport, error) {
 		if err != nil {
 			return err
 		}
-		for _, topic := range topics {
-			_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
+		return err
 	}
 	t.subscriber = func(group, topic string) (consumer.Subscriber, error) {
 		return nats.NewSubscriber(nats.SubscriberConfig{
@@ -119,22 +114,17 @@ func openKafka(settings txmsg.Settings) (*transport, error) {
 		return nil, err
 	}
 	return &transport{
-		create: func(ctx context.Context, topics ...string) error {
+		create: func(ctx context.Context, topic string) error {
 			client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			created, err := kadm.NewClient(client).CreateTopics(ctx, 4, -1, nil, topics...)
-			if err != nil {
-				return err
+			_, err = kadm.NewClient(client).CreateTopic(ctx, 4, -1, nil, topic)
+			if errors.Is(err, kerr.TopicAlreadyExists) {
+				return nil
 			}
-			for _, topic := range created {
-				if topic.Err != nil && !errors.Is(topic.Err, kerr.TopicAlreadyExists) {
-					return topic.Err
-				}
-			}
-			return nil
+			return err
 		},
 		subscriber: func(group, topic string) (consumer.Subscriber, error) {
 			return kafka.NewSubscriber(kafka.SubscriberConfig{
@@ -151,13 +141,8 @@ func openRocketMQ(settings txmsg.Settings) (*transport, error) {
 		return nil, err
 	}
 	return &transport{
-		create: func(ctx context.Context, topics ...string) error {
-			for _, topic := range topics {
-				if err := rocketmq.CreateTopic(ctx, c.NameServers, topic, 4); err != nil {
-					return err
-				}
-			}
-			return nil
+		create: func(ctx context.Context, topic string) error {
+			return rocketmq.CreateTopic(ctx, c.NameServers, topic, 4)
 		},
 		subscriber: func(group, topic string) (consumer.Subscriber, error) {
 			return rocketmq.NewSubscriber(rocketmq.SubscriberConfig{
