@@ -44,4 +44,11 @@
 //	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');
 //
 // Headers are a JSON object of texts. Times are of the database's clock.
+//
+// # Privileges
+//
+// Whoever runs Migrate owns the tables. [DB.Grant] lets another role do one [Duty] and nothing else: a service that only
+// writes can neither read nor change a message, and a program in another language needs no more than
+//
+//	GRANT USAGE ON SCHEMA ...; GRANT INSERT ON txmsg_message, txmsg_held; GRANT USAGE ON SEQUENCE txmsg_message_seq_seq
 package postgres

@@ -21,7 +21,7 @@ func TestLocalTableStore(t *testing.T) {
 	tabletest.Run(t, func(t *testing.T) tabletest.Harness[pgx.Tx] {
 		b := setup(t)
 		return tabletest.Harness[pgx.Tx]{
-			Store: b, Lanes: localtable.Lanes,
+			Store: b.as(t, postgres.Write, postgres.Relay), Lanes: localtable.Lanes,
 			Age: func(t testing.TB, id string, by time.Duration) {
 				b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
 				b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
@@ -41,7 +41,7 @@ func TestLocalTableStore(t *testing.T) {
 
 func TestCheckerStore(t *testing.T) {
 	checkertest.Run(t, checkertest.Harness[pgx.Tx]{
-		Open: func(t *testing.T) checker.Store[pgx.Tx] { return setup(t) },
+		Open: func(t *testing.T) checker.Store[pgx.Tx] { return setup(t).as(t, postgres.Check) },
 		Again: func(t *testing.T, s checker.Store[pgx.Tx]) checker.Store[pgx.Tx] {
 			return open(t, s.(bundle).dsn, postgres.Config{})
 		},
@@ -52,7 +52,7 @@ func TestConsumerStore(t *testing.T) {
 	consumertest.Run(t, func(t *testing.T) consumertest.Harness[pgx.Tx] {
 		b := setup(t)
 		return consumertest.Harness[pgx.Tx]{
-			Store: b, Database: b,
+			Store: b.as(t, postgres.Consume), Database: b,
 			Letters: func(t testing.TB, name string) []consumer.DeadLetter { return letters(t, b, name) },
 			Age: func(t testing.TB, name, id string, by time.Duration) {
 				b.exec(t, `UPDATE txmsg_inbox SET seen_at = seen_at - $3::interval WHERE consumer = $1 AND message_id = $2`, name, id, by)
