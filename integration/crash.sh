@@ -7,4 +7,4 @@ export TXMSG_CRASH_ROUNDS="${1:-20}" CI="${CI:-true}"
 trap 'go run ./integration/services/cmd/services down' EXIT
 eval "$(go run ./integration/services/cmd/services up)"
 
-go test -count=1 -timeout 3h -v ./integration/crash | grep -E '^(crash:|ok|FAIL|PASS|panic:)|--- FAIL|Error|Messages'
+go test -count=1 -timeout 3h -v ./integration/crash | grep --line-buffered -E '^(crash:|ok|FAIL|PASS|panic:)|--- FAIL|Error|Messages'

@@ -71,7 +71,7 @@ func runSQLite(ctx context.Context, p plan, probe *probe) error {
 	if err != nil {
 		return err
 	}
-	db, err := sqlite.Open(ctx, p.Database, sqlite.Config{BusyTimeout: 30 * time.Second})
+	db, err := sqlite.Open(context.WithoutCancel(ctx), p.Database, sqlite.Config{BusyTimeout: 30 * time.Second})
 	if err != nil {
 		return err
 	}
