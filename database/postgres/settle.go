@@ -23,7 +23,7 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 		return 0, nil
 	}
 	err = db.pipeline(ctx, func(batch *pgx.Batch) {
-		batch.Queue(planSQL)
+		batch.Queue(settlePlanSQL)
 		batch.Queue(db.sql(lockLanesSQL), plan.lanes, s.Owner)
 		settle := func(results results, statement string, more ...any) {
 			if len(results.seqs) == 0 {

@@ -3,6 +3,13 @@ package postgres
 // The statements of a settlement. $1 is the owner; $2 to $6 are the columns of results: of those, only the rows of lanes
 // that the owner holds in the epoch given, and with the revision that was read.
 const (
+	// settlePlanSQL also lets the settlement's commit return before it is on disk: it would wait for the disk together with the
+	// commits that carry messages, and has nothing that they have. A crash of the server may forget the last settlements,
+	// whole ones and the newest first, since the log is written in order; with one that is forgotten all that followed from it
+	// is forgotten too. Their rows are then as they were before the messages were sent, and are sent again: copies, no loss.
+	// Every other commit of the server takes the settlements before it to the disk.
+	settlePlanSQL = planSQL + `, set_config('synchronous_commit', 'off', true)`
+
 	// FOR NO KEY UPDATE: two settlements of a lane run one after the other.
 	lockLanesSQL = `SELECT FROM txmsg_lane WHERE lane = ANY ($1::smallint[]) AND owner = $2 ORDER BY lane FOR NO KEY UPDATE`
 
