@@ -22,6 +22,7 @@ type DB struct {
 	logger *slog.Logger
 	begin  pgx.TxOptions
 	idle   string // value of idle_in_transaction_session_timeout, empty to leave the server's
+	logged bool   // what is delivered is logged too
 }
 
 var _ txmsg.Database[pgx.Tx] = (*DB)(nil)
@@ -38,6 +39,11 @@ type Config struct {
 	// process that is gone or frozen does not hold its locks. Negative leaves the server's own setting.
 	// Defaults to 2 min.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// LoggedArchive writes delivered messages that are kept to the server's log too, which nearly doubles what a message
+	// costs there. Without it a crash of the server empties their history, and a standby has none; what is not delivered is
+	// always logged. It counts for the days whose partition is not made yet: all of a new database, else from the day after
+	// tomorrow on. Defaults to false.
+	LoggedArchive bool `yaml:"logged_archive"`
 	// Logger gets what no caller is told. Defaults to discarding it.
 	Logger *slog.Logger `yaml:"-"`
 }
@@ -75,7 +81,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*DB, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, schema: cfg.Schema, logger: cfg.Logger, begin: pgx.TxOptions{IsoLevel: cfg.Isolation}}
+	db := &DB{pool: pool, schema: cfg.Schema, logger: cfg.Logger, begin: pgx.TxOptions{IsoLevel: cfg.Isolation}, logged: cfg.LoggedArchive}
 	if cfg.IdleTimeout > 0 {
 		db.idle = fmt.Sprint(cfg.IdleTimeout.Milliseconds())
 	}

@@ -2,9 +2,10 @@ package postgres
 
 // The statements whose cost the tests hold.
 const (
-	PlanSQL   = planSQL
-	ReadSQL   = readSQL
-	ParkSQL   = parkReadySQL
-	DeleteSQL = deleteReadySQL
-	SweepSQL  = sweepSQL
+	PlanSQL    = planSQL
+	ArchiveSQL = archiveReadySQL
+	ReadSQL    = readSQL
+	ParkSQL    = parkReadySQL
+	DeleteSQL  = deleteReadySQL
+	SweepSQL   = sweepSQL
 )

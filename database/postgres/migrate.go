@@ -21,8 +21,8 @@ const (
 )
 
 // Migrate brings the tables to the version that this release needs. It may be called at every start and by many
-// instances at once: they wait for each other. A [Config.Schema] that does not exist is created. It uses a
-// connection of its own, which must lead to the server itself or to a pooler in session mode.
+// instances at once: they wait for each other. A [Config.Schema] that does not exist is created. It uses
+// connections of its own, which must lead to the server itself or to a pooler in session mode, and the pool.
 func (db *DB) Migrate(ctx context.Context) error {
 	if err := db.migrate(ctx); err != nil {
 		return fmt.Errorf("postgres: migrate: %w", err)
@@ -57,7 +57,15 @@ func (db *DB) migrate(ctx context.Context) (err error) {
 	for _, result := range results {
 		db.logger.InfoContext(ctx, "migrated", "version", result.Source.Version, "duration", result.Duration)
 	}
-	return err
+	if err != nil || len(results) == 0 { // later partitions are the relays', whose role may be another
+		return err
+	}
+	partitions, today, err := db.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	db.prepare(ctx, partitions, today)
+	return nil
 }
 
 // open returns database/sql connections that are made as the pool's are, with the schema as their search path.

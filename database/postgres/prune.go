@@ -15,6 +15,11 @@ const (
 	partitionDay    = "20060102"
 	partitionsAhead = 2
 
+	// A partition is not logged unless the configuration says so: the archive is there to look up what became of a message, and
+	// no step of the delivery reads it. Logged, every message would be in the log twice.
+	createPartitionSQL = `CREATE %s %s PARTITION OF txmsg_delivered FOR VALUES FROM ('%s') TO ('%s')`
+	partitionBound     = "2006-01-02 00:00:00+00"
+
 	partitionsSQL = `SELECT c.relname, date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC')
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'txmsg_delivered'::regclass ORDER BY c.relname`
 
@@ -79,16 +84,17 @@ func (db *DB) prepare(ctx context.Context, names []string, today time.Time) {
 	for _, name := range names {
 		known[name] = true
 	}
+	table := "UNLOGGED TABLE"
+	if db.logged {
+		table = "TABLE"
+	}
 	for ahead := range partitionsAhead + 1 {
 		day := today.AddDate(0, 0, ahead)
 		name := partitionPrefix + day.Format(partitionDay)
 		if known[name] {
 			continue
 		}
-		const bound = "2006-01-02 00:00:00+00"
-		statement := fmt.Sprintf(`CREATE TABLE %s PARTITION OF txmsg_delivered FOR VALUES FROM ('%s') TO ('%s')`,
-			name, day.Format(bound), day.AddDate(0, 0, 1).Format(bound))
-		err := db.define(ctx, statement)
+		err := db.define(ctx, fmt.Sprintf(createPartitionSQL, table, name, day.Format(partitionBound), day.AddDate(0, 0, 1).Format(partitionBound)))
 		switch sqlState(err) {
 		case "", duplicateTable, lockNotAvailable, checkViolation, deadlockDetected:
 			// another instance was faster, the table is in use, or the default partition has rows of this day

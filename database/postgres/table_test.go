@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/database/postgres"
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -252,6 +253,22 @@ func TestPruneMessages(t *testing.T) {
 		require.Equal(t, 10, prune(t, b, 24*time.Hour, 1000))
 		require.NotContains(t, partitions(t, b), old)
 		require.Equal(t, 10, b.count(t, "txmsg_delivered"))
+	})
+
+	t.Run("logs what the configuration says, and lets be what is there", func(t *testing.T) {
+		t.Parallel()
+		persistence := func(b bundle, ahead int) string {
+			return query[string](t, b, `SELECT relpersistence::text FROM pg_class WHERE oid = $1::text::regclass`, day(t, b, ahead))
+		}
+		const logged, unlogged = "p", "u"
+		b := setup(t)
+		require.Equal(t, unlogged, persistence(b, 0))
+		require.Equal(t, unlogged, persistence(b, 1))
+		b.exec(t, `DROP TABLE `+day(t, b, 2))
+		b = open(t, b.dsn, postgres.Config{LoggedArchive: true})
+		prune(t, b, 24*time.Hour, 1000)
+		require.Equal(t, unlogged, persistence(b, 1))
+		require.Equal(t, logged, persistence(b, 2))
 	})
 
 	t.Run("C34 of delivered rows alone, and by their time of delivery", func(t *testing.T) {

@@ -63,8 +63,8 @@ CREATE INDEX txmsg_held_holds ON txmsg_held (destination, key, seq) WHERE holds;
 CREATE INDEX txmsg_held_parked ON txmsg_held (lane, destination, key, seq) WHERE state = 'parked';
 CREATE INDEX txmsg_held_dead ON txmsg_held (seq) WHERE state = 'dead';
 
--- What was delivered and is kept for a while, one partition a day. The default partition is the net for a day that nobody
--- has made a partition for.
+-- What was delivered and is kept for a while, one partition a day. Relays make the partitions ahead of time; the default one is
+-- the net for a day that none was made for.
 CREATE TABLE txmsg_delivered (
     seq          bigint      NOT NULL,
     created_at   timestamptz NOT NULL,
@@ -85,20 +85,6 @@ CREATE TABLE txmsg_delivered_default PARTITION OF txmsg_delivered DEFAULT;
 
 -- Nearly free to keep, and enough to find a message by an id that carries its time.
 CREATE INDEX txmsg_delivered_id ON txmsg_delivered USING brin (id, delivered_at) WITH (pages_per_range = 16, autosummarize = on);
-
--- +goose StatementBegin
-DO $$
-DECLARE
-    today timestamp := date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC');
-    day   timestamp;
-BEGIN
-    FOR day IN SELECT generate_series(today, today + interval '2 days', interval '1 day') LOOP
-        EXECUTE format('CREATE TABLE %I PARTITION OF txmsg_delivered FOR VALUES FROM (%L) TO (%L)',
-            'txmsg_delivered_' || to_char(day, 'YYYYMMDD'), day AT TIME ZONE 'UTC', (day + interval '1 day') AT TIME ZONE 'UTC');
-    END LOOP;
-END
-$$;
--- +goose StatementEnd
 
 -- Relay instances. One is alive until expires_at, and so are its rights to lanes.
 CREATE TABLE txmsg_instance (
