@@ -209,7 +209,7 @@ func testSilentBroker(t *testing.T) {
 		s.commit(t, m, s.order(fmt.Sprint("key-", n%10), "body"))
 	}
 	stop := s.watchIdle(t, name)
-	eventually(t, func() bool { return !m.Health().OutageSince.IsZero() }, "the relay to see the outage")
+	eventually(t, func() bool { return !m.Health().Destinations[0].OutageSince.IsZero() }, "the relay to see the outage")
 	require.Empty(t, stop(), "sessions that were idle in a transaction for over a second")
 	proxy.Restore()
 	s.awaitDrained(t)

@@ -70,7 +70,7 @@ func TestBrokerOutage(t *testing.T) {
 
 // answers reports whether the broker does, as far as the relay knows. A call that is answered in part makes a topic rest.
 func answers(m *messenger) bool {
-	health := m.Health()
+	health := m.Health().Destinations[0]
 	return health.OutageSince.IsZero() && len(health.Resting) == 0
 }
 

@@ -21,7 +21,7 @@ func (a *attempt[Tx]) Prepare(context.Context) ([]txmsg.Statement, error) {
 	if len(a.Messages()) == 0 {
 		return nil, nil
 	}
-	return a.messenger.insert(a.Messages()), nil
+	return a.messenger.insert(a.Messages())
 }
 
 // Resolve implements [txmsg.Attempt].
@@ -35,13 +35,19 @@ func (a *attempt[Tx]) Resolve(ctx context.Context) txmsg.Outcome {
 
 // End implements [txmsg.Attempt]. What may have committed is looked for.
 func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
-	if len(a.Messages()) == 0 || outcome == txmsg.RolledBack {
+	if outcome == txmsg.RolledBack {
 		return
 	}
-	if outcome == txmsg.Committed {
-		a.messenger.meter.countWritten(a.Messages())
+	for _, msg := range a.Messages() {
+		d, err := a.messenger.destinations.of(msg.Topic)
+		if err != nil {
+			continue // Publish has refused it
+		}
+		if outcome == txmsg.Committed {
+			d.meter.countWritten(msg.Topic)
+		}
+		signal(d.wake)
 	}
-	a.messenger.Wake()
 }
 
 // sleep reports whether ctx still stood when d was over.

@@ -20,9 +20,10 @@ const (
 // nothing about a message, so it is an outage.
 var errUnanswered = fmt.Errorf("localtable: broker gave no answer: %w", txmsg.ErrOutage)
 
-// batch is one batch of rows from their reading until they are settled. No transaction is open meanwhile.
+// batch is one batch of a destination's rows from their reading until they are settled. No transaction is open meanwhile.
 type batch[Tx any] struct {
-	relay   *relay[Tx]
+	relay *relay[Tx]
+	*destination
 	pass    pass
 	rows    []Row
 	full    bool // there may be more rows that are due
@@ -54,7 +55,7 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 	if b.pass.open {
 		rep.recovered = len(b.answers.answered) > 0
 	}
-	b.relay.breaker.report(b.pass, b.answers)
+	b.breaker.report(b.pass, b.answers)
 	return rep
 }
 
@@ -78,10 +79,10 @@ func (b *batch[Tx]) publish(ctx context.Context, rows []Row) (results []error) {
 	for i, row := range rows {
 		msgs[i] = row.Message
 	}
-	ctx, end := b.relay.meter.startPublish(ctx, msgs)
+	ctx, end := b.meter.startPublish(ctx, msgs)
 	defer func() {
 		if caught := recover(); caught != nil {
-			b.relay.log.Error("broker panics", "destination", b.relay.cfg.Destination, "panic", caught)
+			b.relay.log.Error("broker panics", "destination", b.Destination, "panic", caught)
 			results = nil
 		}
 		for len(results) < len(rows) {
@@ -89,7 +90,7 @@ func (b *batch[Tx]) publish(ctx context.Context, rows []Row) (results []error) {
 		}
 		end(results)
 	}()
-	return b.relay.broker.Publish(ctx, msgs)
+	return b.Broker.Publish(ctx, msgs)
 }
 
 // judge decides what becomes of a row and of those behind it in its line.
@@ -185,7 +186,7 @@ func (b *batch[Tx]) settle(work context.Context) (changed int) {
 			return changed
 		}
 		if !sleep(work, trouble.failed("settle", err)) || !anyTrue(r.lanes.stand(b.lanes)) {
-			r.log.Warn("batch not settled, its messages are sent again", "rows", len(b.results), "error", err)
+			r.log.Warn("batch not settled, its messages are sent again", "destination", b.Destination, "rows", len(b.results), "error", err)
 			return 0
 		}
 	}
@@ -202,7 +203,7 @@ func (b *batch[Tx]) count(changed int, first bool) {
 		})
 	}
 	if len(results) > 0 {
-		b.relay.meter.countSettled(results, time.Now())
+		b.meter.countSettled(results, time.Now())
 	}
 }
 

@@ -12,13 +12,14 @@ import (
 
 // Config is the configuration of a Messenger; the zero value works.
 type Config struct {
-	// Destination is the name that rows carry and this relay reads. Defaults to "default".
+	// Destination is the name that rows carry and this relay reads, in the form of a topic. With routes each has its own, and
+	// this must be empty. Defaults to "default".
 	Destination string `yaml:"destination"`
 	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice.
 	// Defaults to 500.
 	BatchSize int `yaml:"batch_size"`
-	// Concurrency is the most batches under way at once, each of other lanes. The relay uses at most five database
-	// connections more than this. Defaults to 3.
+	// Concurrency is the most batches of a destination under way at once, each of other lanes. The relay uses at most so many
+	// database connections for each destination, one more for each, and four. Defaults to 3.
 	Concurrency int `yaml:"concurrency"`
 	// PollInterval is the longest time between two looks for due rows; commits of this process are seen at once. Defaults
 	// to 1 s.
@@ -40,7 +41,7 @@ type Config struct {
 	Retention *time.Duration `yaml:"retention"`
 	// DrainTimeout bounds the end of Run: for so long it waits for the broker's answers and records them. Defaults to 10 s.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
-	// Topics are those that this service publishes to. Run ends with an error if the broker does not have them, and metrics
+	// Topics are those that this service publishes to. Run ends with an error if their broker does not have them, and metrics
 	// tell them apart. Others can be used too. Defaults to none.
 	Topics []string `yaml:"topics"`
 	// AllowMissing lets Run go on without some of Topics; what goes there waits, see NoRoute. Defaults to false.
@@ -102,6 +103,7 @@ func (c *Config) validate() error {
 			problems = append(problems, fmt.Errorf("localtable: Config.%s must be %s, got %v", field, rule, value))
 		}
 	}
+	check(isName(c.Destination), "Destination", "a name of letters, digits, '-', '_' and single '.' inside", fmt.Sprintf("%q", c.Destination))
 	check(c.BatchSize >= 1 && c.BatchSize <= 10_000, "BatchSize", "between 1 and 10000", c.BatchSize)
 	check(c.Concurrency >= 1 && c.Concurrency <= Lanes, "Concurrency", fmt.Sprintf("between 1 and %d", Lanes), c.Concurrency)
 	check(c.PollInterval >= time.Millisecond, "PollInterval", "at least 1ms", c.PollInterval)

@@ -2,18 +2,19 @@ package localtable
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// lanes are those that this relay holds. The keeper tells which; the reader takes them for a batch and gives them back, so
-// that a lane is in at most one batch. A lane whose lease may have run out is no longer held, whatever the keeper meets:
+// lanes are those that this relay holds. The keeper tells which; readers take them for a batch and give them back, so
+// that a lane is in at most one batch of each destination. A lane whose lease may have run out is no longer held, whatever the keeper meets:
 // ends are judged by the monotonic clock from before the lease was asked for.
 type lanes struct {
 	mu      sync.Mutex
 	held    map[int]*heldLane
-	busy    map[int]bool  // outlives the lease: a batch may be under way when a lane is lost, and taken again
+	busy    map[int]users // outlives the lease: a batch may be under way when a lane is lost, and taken again
 	settled chan struct{} // a lane that is to leave has become idle
 }
 
@@ -21,10 +22,14 @@ type heldLane struct {
 	Lane
 	end     time.Time
 	leaving bool
+	before  users // of leaving: those whose batches were under way then, and still are
 }
 
+// users are the destinations that have a batch with a lane under way.
+type users map[string]bool
+
 func newLanes() *lanes {
-	return &lanes{held: map[int]*heldLane{}, busy: map[int]bool{}, settled: make(chan struct{}, 1)}
+	return &lanes{held: map[int]*heldLane{}, busy: map[int]users{}, settled: make(chan struct{}, 1)}
 }
 
 // renew takes over what a lease says and returns the lanes that are new.
@@ -56,7 +61,7 @@ func (l *lanes) retire(n int) {
 		switch {
 		case lane.leaving:
 			return 0
-		case !l.busy[lane.Number]:
+		case len(l.busy[lane.Number]) == 0:
 			return 1
 		default:
 			return 2
@@ -66,6 +71,9 @@ func (l *lanes) retire(n int) {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Number, b.Number))
 	})
 	for i, lane := range order {
+		if i < n && !lane.leaving {
+			lane.before = maps.Clone(l.busy[lane.Number])
+		}
 		lane.leaving = i < n
 	}
 }
@@ -76,7 +84,7 @@ func (l *lanes) leave() []Lane {
 	defer l.mu.Unlock()
 	var gone []Lane
 	for number, lane := range l.held {
-		if lane.leaving && !l.busy[number] {
+		if lane.leaving && len(l.busy[number]) == 0 {
 			gone = append(gone, lane.Lane)
 			delete(l.held, number)
 		}
@@ -84,16 +92,17 @@ func (l *lanes) leave() []Lane {
 	return gone
 }
 
-// free returns the lanes that a batch may take, in the order of their numbers from the given one on and around, and
-// how many are held but busy.
-func (l *lanes) free(from int) (free []Lane, busy int) {
+// free returns the lanes that a batch of a destination may take, in the order of their numbers from the given one on and
+// around, and how many are held but busy. A lane that is to leave goes on while it must wait for a batch that had begun before:
+// one destination's broker that hangs keeps the lane, and the others must not stand still for it.
+func (l *lanes) free(destination string, from int) (free []Lane, busy int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	for number, lane := range l.held {
 		switch {
-		case lane.leaving || !now.Before(lane.end):
-		case l.busy[number]:
+		case lane.leaving && len(lane.before) == 0, !now.Before(lane.end):
+		case l.busy[number][destination]:
 			busy++
 		default:
 			free = append(free, lane.Lane)
@@ -112,22 +121,26 @@ func bit(b bool) int {
 	return 0
 }
 
-// take makes lanes busy.
-func (l *lanes) take(lanes []Lane) {
+// take makes lanes busy for a destination.
+func (l *lanes) take(destination string, lanes []Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lane := range lanes {
-		l.busy[lane.Number] = true
+		if l.busy[lane.Number] == nil {
+			l.busy[lane.Number] = users{}
+		}
+		l.busy[lane.Number][destination] = true
 	}
 }
 
-// done gives lanes back.
-func (l *lanes) done(lanes []Lane) {
+// done gives a destination's lanes back.
+func (l *lanes) done(destination string, lanes []Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lane := range lanes {
-		delete(l.busy, lane.Number)
+		delete(l.busy[lane.Number], destination)
 		if held := l.held[lane.Number]; held != nil && held.leaving {
+			delete(held.before, destination)
 			signal(l.settled)
 		}
 	}

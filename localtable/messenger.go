@@ -10,34 +10,56 @@ import (
 )
 
 // Messenger is the local table's [txmsg.Messenger]. It can write without Run, in a process that leaves the relaying to
-// others; such a process closes the broker itself.
+// others; such a process closes the brokers itself.
 type Messenger[Tx any] struct {
-	store   Store[Tx]
-	broker  Broker
-	cfg     Config
-	meter   *meter
-	relay   *relay[Tx]
-	running atomic.Bool
+	store        Store[Tx]
+	destinations destinations
+	relay        *relay[Tx]
+	running      atomic.Bool
 }
 
-// New makes a messenger from a store and a broker. It talks to neither.
+// New makes a messenger from a store and a broker that gets every topic. It talks to neither.
 func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Messenger[Tx], error) {
 	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	routes := []Route{{Destination: cfg.Destination, Topics: []string{"*"}, Broker: broker}}
+	return newMessenger(store, routes, cfg, cfg.validate())
+}
+
+// NewRouted makes a messenger from a store and routes that divide the topics among brokers. It talks to none of them. A topic
+// that no route takes is refused with [txmsg.ErrNoRoute] by Publish and Enqueue. Config.Destination must be empty. A broker
+// that does not answer delays the messages of its own destination and no others.
+//
+// All relays of one table should have the same destinations: they share out the keys, and rows of a destination that a
+// relay does not have wait.
+func NewRouted[Tx any](store Store[Tx], routes []Route, cfg Config) (*Messenger[Tx], error) {
+	problems := validateRoutes(routes, cfg)
+	for i, route := range routes {
+		if route.Broker == nil {
+			problems = errors.Join(problems, fmt.Errorf("localtable: Route[%d].Broker must be set, got nil", i))
+		}
 	}
-	meter, err := newMeter(cfg.Destination, cfg.Topics)
+	cfg.setDefaults()
+	return newMessenger(store, routes, cfg, errors.Join(problems, cfg.validate()))
+}
+
+func newMessenger[Tx any](store Store[Tx], routes []Route, cfg Config, problems error) (*Messenger[Tx], error) {
+	if problems != nil {
+		return nil, problems
+	}
+	instruments, err := newInstruments()
 	if err != nil {
 		return nil, fmt.Errorf("localtable: make metrics: %w", err)
 	}
-	m := &Messenger[Tx]{store: store, broker: broker, cfg: cfg, meter: meter}
-	m.relay = newRelay(store, broker, cfg, meter)
-	return m, nil
+	destinations, err := newDestinations(routes, cfg, instruments)
+	if err != nil {
+		return nil, err
+	}
+	return &Messenger[Tx]{store: store, destinations: destinations, relay: newRelay(store, destinations, cfg, instruments)}, nil
 }
 
 // Transact implements [txmsg.Messenger].
 func (m *Messenger[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx, out txmsg.Publisher) error) error {
-	cfg := txmsg.TransactConfig{Abilities: m.Abilities(), Check: m.broker.Check}
+	cfg := txmsg.TransactConfig{Abilities: m.Abilities(), Check: m.destinations.check}
 	start := func(tx txmsg.Transaction[Tx]) txmsg.Attempt { return &attempt[Tx]{messenger: m, tx: tx} }
 	return txmsg.Transact(ctx, m.store, cfg, start, fn)
 }
@@ -59,30 +81,34 @@ func (m *Messenger[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...txmsg.Messag
 		if err := msg.Validate(); err != nil {
 			return err
 		}
-		if err := m.broker.Check(msg); err != nil {
+		if err := m.destinations.check(msg); err != nil {
 			return err
 		}
 		written[i] = msg
 	}
-	if err := m.store.Exec(ctx, tx, m.insert(written)...); err != nil {
+	statements, err := m.insert(written)
+	if err != nil {
+		return err
+	}
+	if err := m.store.Exec(ctx, tx, statements...); err != nil {
 		return fmt.Errorf("localtable: enqueue: %w", err)
 	}
 	return nil
 }
 
-func (m *Messenger[Tx]) insert(msgs []txmsg.Message) []txmsg.Statement {
-	entries := make([]Entry, len(msgs))
-	for i, msg := range msgs {
-		entries[i] = Entry{Destination: m.cfg.Destination, Message: msg}
+func (m *Messenger[Tx]) insert(msgs []txmsg.Message) ([]txmsg.Statement, error) {
+	entries, err := m.destinations.entries(msgs)
+	if err != nil {
+		return nil, err
 	}
-	return m.store.Insert(entries)
+	return m.store.Insert(entries), nil
 }
 
 // Wake tells the relay of this process that rows have been committed. Transact does it by itself. It never blocks.
-func (m *Messenger[Tx]) Wake() { m.relay.wakeUp() }
+func (m *Messenger[Tx]) Wake() { m.destinations.wakeUp() }
 
-// Run relays until ctx ends; then it sends no more, records what the broker has accepted within Config.DrainTimeout, gives
-// its lanes to the other relays and closes the broker. It implements [txmsg.Messenger].
+// Run relays until ctx ends; then it sends no more, records what the brokers have accepted within Config.DrainTimeout, gives
+// its lanes to the other relays and closes the brokers. It implements [txmsg.Messenger].
 func (m *Messenger[Tx]) Run(ctx context.Context) error {
 	if m.running.Swap(true) {
 		return errors.New("localtable: Run called twice")

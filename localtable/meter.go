@@ -22,12 +22,18 @@ const otherTopics = "other"
 // linksMax bounds the links of a span, as the tracer would.
 const linksMax = 128
 
-// meter is the metrics and traces of one messenger.
+// meter is the metrics and traces of one destination.
 type meter struct {
+	*instruments
 	destination metric.MeasurementOption
 	topics      map[string]metric.MeasurementOption // by topic; others under otherTopics
-	tracer      trace.Tracer
-	name        string // of the destination
+	name        string                              // of the destination
+}
+
+// instruments are those of one messenger.
+type instruments struct {
+	meter  metric.Meter
+	tracer trace.Tracer
 
 	written, delivered, retried, dead, parked metric.Int64Counter
 	pruned                                    metric.Int64Counter
@@ -35,20 +41,11 @@ type meter struct {
 	latency                                   metric.Float64Histogram
 	lanes, open, resting, rows                metric.Int64ObservableGauge
 	oldest                                    metric.Float64ObservableGauge
-	meter                                     metric.Meter
 }
 
-func newMeter(destination string, topics []string) (*meter, error) {
+func newInstruments() (*instruments, error) {
 	of := otel.Meter(scope)
-	label := attribute.String("destination", destination)
-	m := &meter{
-		meter: of, tracer: otel.Tracer(scope), name: destination,
-		destination: metric.WithAttributeSet(attribute.NewSet(label)),
-		topics:      map[string]metric.MeasurementOption{},
-	}
-	for _, topic := range append([]string{otherTopics}, topics...) {
-		m.topics[topic] = metric.WithAttributeSet(attribute.NewSet(label, attribute.String("topic", topic)))
-	}
+	m := &instruments{meter: of, tracer: otel.Tracer(scope)}
 	var problems []error
 	counter := func(into *metric.Int64Counter, name, text string) {
 		made, err := of.Int64Counter("txmsg.localtable."+name, metric.WithDescription(text), metric.WithUnit("{message}"))
@@ -79,6 +76,20 @@ func newMeter(destination string, topics []string) (*meter, error) {
 	return m, errors.Join(append(problems, err)...)
 }
 
+// of is the meter of one destination.
+func (m *instruments) of(destination string, topics []string) *meter {
+	label := attribute.String("destination", destination)
+	of := &meter{
+		instruments: m, name: destination,
+		destination: metric.WithAttributeSet(attribute.NewSet(label)),
+		topics:      map[string]metric.MeasurementOption{},
+	}
+	for _, topic := range append([]string{otherTopics}, topics...) {
+		of.topics[topic] = metric.WithAttributeSet(attribute.NewSet(label, attribute.String("topic", topic)))
+	}
+	return of
+}
+
 func (m *meter) topic(topic string) metric.MeasurementOption {
 	if option, ok := m.topics[topic]; ok {
 		return option
@@ -89,13 +100,9 @@ func (m *meter) topic(topic string) metric.MeasurementOption {
 // background: counting needs no caller's context.
 var background = context.Background()
 
-func (m *meter) countWritten(msgs []txmsg.Message) {
-	for _, msg := range msgs {
-		m.written.Add(background, 1, m.topic(msg.Topic))
-	}
-}
+func (m *meter) countWritten(topic string) { m.written.Add(background, 1, m.topic(topic)) }
 
-func (m *meter) countPruned(rows int) { m.pruned.Add(background, int64(rows), m.destination) }
+func (m *instruments) countPruned(rows int) { m.pruned.Add(background, int64(rows)) }
 
 func (m *meter) countSettled(results []Result, now time.Time) {
 	m.batch.Record(background, int64(len(results)), m.destination)
@@ -122,12 +129,15 @@ func (m *meter) countSettled(results []Result, now time.Time) {
 }
 
 // observe makes the gauges tell what health tells.
-func (m *meter) observe(health func() Health) (unregister func(), err error) {
+func (m *instruments) observe(health func() Health) (unregister func(), err error) {
 	registration, err := m.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		h := health()
-		to.ObserveInt64(m.lanes, int64(h.Lanes), m.destination)
-		to.ObserveInt64(m.open, int64(bit(!h.OutageSince.IsZero())), m.destination)
-		to.ObserveInt64(m.resting, int64(len(h.Resting)), m.destination)
+		to.ObserveInt64(m.lanes, int64(h.Lanes))
+		for _, d := range h.Destinations {
+			label := metric.WithAttributes(attribute.String("destination", d.Destination))
+			to.ObserveInt64(m.open, int64(bit(!d.OutageSince.IsZero())), label)
+			to.ObserveInt64(m.resting, int64(len(d.Resting)), label)
+		}
 		if h.Observed.IsZero() {
 			return nil
 		}

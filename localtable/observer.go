@@ -1,6 +1,7 @@
 package localtable
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -15,20 +16,34 @@ type Health struct {
 	Owner string
 	// Lanes are how many it holds; none means that others relay, or that the database does not answer.
 	Lanes int
-	// OutageSince is when the broker stopped answering; zero while it answers.
-	OutageSince time.Time
-	// Resting are topics for which the broker does not answer although it does for others.
-	Resting []string
-	// BrokerError is the last answer that was none, DatabaseError the last failure to read; nil when all is well.
-	BrokerError, DatabaseError error
+	// Destinations are in the order of the routes; without routes there is one.
+	Destinations []DestinationHealth
+	// DatabaseError is the last failure to read; nil when all is well.
+	DatabaseError error
 	// Status is the table's, as it was at Observed.
 	Status   Status
 	Observed time.Time
 }
 
+// DestinationHealth is what the relay knows of the broker of one destination.
+type DestinationHealth struct {
+	Destination string
+	// OutageSince is when the broker stopped answering; zero while it answers.
+	OutageSince time.Time
+	// Resting are topics for which the broker does not answer although it does for others.
+	Resting []string
+	// BrokerError is the last answer that was none; nil when all is well.
+	BrokerError error
+}
+
 func (r *relay[Tx]) health() Health {
-	health := Health{Owner: r.owner, Lanes: len(r.lanes.all()), DatabaseError: r.trouble.last()}
-	health.OutageSince, health.Resting, health.BrokerError = r.breaker.state()
+	health := Health{Owner: r.owner, Lanes: len(r.lanes.all())}
+	for _, d := range r.destinations {
+		of := DestinationHealth{Destination: d.Destination}
+		of.OutageSince, of.Resting, of.BrokerError = d.breaker.state()
+		health.Destinations = append(health.Destinations, of)
+		health.DatabaseError = cmp.Or(health.DatabaseError, d.trouble.last())
+	}
 	health.Status, health.Observed = r.seen.get()
 	return health
 }

@@ -19,7 +19,7 @@ type pruner struct {
 		PruneMessages(ctx context.Context, retention time.Duration, limit int) (int, error)
 	}
 	retention time.Duration
-	meter     *meter
+	meter     *instruments
 	trouble   *trouble
 	log       *slog.Logger
 }

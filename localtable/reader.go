@@ -19,12 +19,12 @@ const searchPart = 20
 // databaseTimeout bounds every question to the database but the lease.
 const databaseTimeout = 15 * time.Second
 
-// reader looks for due rows and starts their batches: at once after a wake-up, else by polling; again at once when a batch
-// was full. A lane is in at most one batch at a time, so batches never hold rows of the same key.
+// reader looks for due rows of one destination and starts their batches: at once after a wake-up, else by polling; again at once when a batch
+// was full. A lane is in at most one batch of a destination at a time, so batches never hold rows of the same key.
 type reader[Tx any] struct {
-	relay   *relay[Tx]
-	done    chan report
-	trouble *trouble
+	relay *relay[Tx]
+	*destination
+	done chan report
 
 	under     int       // batches under way
 	due       bool      // a wake-up or the poll asks for a look
@@ -60,7 +60,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.relay.wake:
+		case <-r.wake:
 			r.due = true
 		case <-poll.C:
 			r.due = true
@@ -78,7 +78,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 func (r *reader[Tx]) mayLook() bool {
 	now := time.Now()
 	switch {
-	case r.under == r.relay.cfg.Concurrency:
+	case r.under == r.Concurrency:
 		return false
 	case now.Before(r.notBefore):
 		r.alarm.Reset(r.notBefore.Sub(now))
@@ -94,39 +94,39 @@ func (r *reader[Tx]) mayLook() bool {
 }
 
 func (r *reader[Tx]) look(ctx, work context.Context) {
-	pass, wait := r.relay.breaker.admit()
+	pass, wait := r.breaker.admit()
 	if wait > 0 {
 		r.notBefore = time.Now().Add(wait)
 		return
 	}
 	rows, lanes := r.read(ctx, pass)
 	if len(rows) == 0 {
-		r.relay.breaker.report(pass, answers{})
+		r.breaker.report(pass, answers{})
 		return
 	}
-	r.relay.lanes.take(lanes)
+	r.relay.lanes.take(r.Destination, lanes)
 	r.under++
-	b := &batch[Tx]{relay: r.relay, pass: pass, rows: rows, full: r.full, lanes: lanes}
+	b := &batch[Tx]{relay: r.relay, destination: r.destination, pass: pass, rows: rows, full: r.full, lanes: lanes}
 	go func() { r.done <- b.run(ctx, work) }()
 }
 
 // read returns due rows of idle lanes, and those lanes.
 func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
-	free, busy := r.relay.lanes.free(r.from)
+	free, busy := r.relay.lanes.free(r.Destination, r.from)
 	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
 	if len(free) == 0 {
 		return nil, nil
 	}
 	part := false
 	if r.backlog { // leave lanes to the batches that can go beside this one
-		share := min(len(free), (len(free)+busy+r.relay.cfg.Concurrency-1)/r.relay.cfg.Concurrency)
+		share := min(len(free), (len(free)+busy+r.Concurrency-1)/r.Concurrency)
 		part = share < len(free)
 		free = free[:share]
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	r.looked = time.Now()
-	rows, err := r.relay.store.Read(ctx, r.relay.cfg.Destination, free, pass.limit)
+	rows, err := r.relay.store.Read(ctx, r.Destination, free, pass.limit)
 	if err != nil {
 		if ctx.Err() != context.Canceled {
 			r.notBefore = time.Now().Add(r.trouble.failed("read", err))
@@ -171,7 +171,7 @@ func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row
 			topics = append(topics, row.Message.Topic)
 		}
 	}
-	found, err := r.relay.store.Others(ctx, r.relay.cfg.Destination, lanes, topics, probeTopic)
+	found, err := r.relay.store.Others(ctx, r.Destination, lanes, topics, probeTopic)
 	r.othersAfter = time.Now().Add(searchPart * time.Since(start))
 	if err != nil {
 		if ctx.Err() != context.Canceled {
@@ -186,7 +186,7 @@ func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row
 // would be found again.
 func (r *reader[Tx]) finish(rep report) {
 	r.under--
-	r.relay.lanes.done(rep.lanes)
+	r.relay.lanes.done(r.Destination, rep.lanes)
 	switch {
 	case rep.changed == 0:
 		r.full, r.rest = false, false

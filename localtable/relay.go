@@ -2,6 +2,7 @@ package localtable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,46 +17,36 @@ import (
 // releaseTimeout bounds the hand-over at the end of Run; lanes that are not released are free when their lease ends.
 const releaseTimeout = 5 * time.Second
 
-// relay is what the loops of one Run share: the keeper holds lanes, the reader sends what is due, the sweeper and the pruner
-// tidy, the observer watches.
+// relay is what the loops of one Run share: the keeper holds lanes, each destination's reader sends what is due there, the
+// sweeper and the pruner tidy, the observer watches.
 type relay[Tx any] struct {
-	store   Store[Tx]
-	broker  Broker
-	cfg     Config
-	meter   *meter
-	log     *slog.Logger
-	owner   string
-	lanes   *lanes
-	breaker *breaker
-	wake    chan struct{} // the reader looks at once
-	sweep   chan struct{} // the sweeper looks at once
-	seen    observation
-	trouble *trouble
+	store        Store[Tx]
+	destinations destinations
+	cfg          Config
+	meter        *instruments
+	log          *slog.Logger
+	owner        string
+	lanes        *lanes
+	sweep        chan struct{} // the sweeper looks at once
+	seen         observation
 }
 
-func newRelay[Tx any](store Store[Tx], broker Broker, cfg Config, meter *meter) *relay[Tx] {
+func newRelay[Tx any](store Store[Tx], destinations destinations, cfg Config, meter *instruments) *relay[Tx] {
 	host, _ := os.Hostname()
 	return &relay[Tx]{
-		store: store, broker: broker, cfg: cfg, meter: meter, log: cfg.Logger,
-		owner:   fmt.Sprintf("%s/%d/%s", host, os.Getpid(), txmsg.NewID()),
-		lanes:   newLanes(),
-		breaker: &breaker{destination: cfg.Destination, batchSize: cfg.BatchSize, log: cfg.Logger},
-		wake:    make(chan struct{}, 1),
-		sweep:   make(chan struct{}, 1),
-		trouble: newTrouble(cfg.Logger),
+		store: store, destinations: destinations, cfg: cfg, meter: meter, log: cfg.Logger,
+		owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), txmsg.NewID()),
+		lanes: newLanes(),
+		sweep: make(chan struct{}, 1),
 	}
 }
 
-func (r *relay[Tx]) wakeUp() { signal(r.wake) }
-
-// run ends in this order: the reader sends no more and waits for its batches to be settled, while the keeper goes on renewing
-// their lanes; then the keeper; then the lanes are released, so that others may go on at once; then the broker is closed.
+// run ends in this order: the readers send no more and wait for their batches to be settled, while the keeper goes on renewing
+// their lanes; then the keeper; then the lanes are released, so that others may go on at once; then the brokers are closed.
 func (r *relay[Tx]) run(ctx context.Context) error {
-	defer func() {
-		if err := r.broker.Close(); err != nil {
-			r.log.Warn("broker not closed", "error", err)
-		}
-	}()
+	defer r.destinations.close(func(d *destination, err error) {
+		r.log.Warn("broker not closed", "destination", d.Destination, "error", err)
+	})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	unregister, err := r.meter.observe(r.health)
@@ -67,17 +58,15 @@ func (r *relay[Tx]) run(ctx context.Context) error {
 	defer tidy.Wait()
 	defer stop() // before the wait
 	tidy.Go(func() { r.observer().run(ctx) })
-	if err := r.awaitTopics(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
 	tidy.Go(func() { r.sweeper().run(ctx) })
 	tidy.Go(func() { r.pruner().run(ctx) })
-	r.send(ctx)
-	return nil
+	return r.send(ctx)
 }
 
-// send runs reader and keeper until ctx ends and the reader's batches are settled, and gives up the lanes.
-func (r *relay[Tx]) send(ctx context.Context) {
+// send runs readers and keeper until ctx ends and the readers' batches are settled, or until a broker lacks topics.
+func (r *relay[Tx]) send(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -85,18 +74,43 @@ func (r *relay[Tx]) send(ctx context.Context) {
 	background.Go(func() { r.boundDrain(ctx, work, stopWork) })
 	keep, stopKeeping := context.WithCancel(work)
 	defer stopKeeping()
-	kept := make(chan struct{})
+	ready, held := make(chan struct{}, 1), make(chan struct{})
 	background.Go(func() {
-		defer close(kept)
-		r.keeper().run(keep, work)
+		defer close(held)
+		r.hold(keep, work, ready)
 	})
 
-	reader := &reader[Tx]{relay: r, done: make(chan report, r.cfg.Concurrency), trouble: r.trouble, due: true}
-	reader.run(ctx, work)
+	errs := make([]error, len(r.destinations))
+	var sending sync.WaitGroup
+	for i, d := range r.destinations {
+		sending.Go(func() {
+			if errs[i] = r.awaitTopics(ctx, d); errs[i] != nil {
+				stop()
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			signal(ready)
+			reader := &reader[Tx]{relay: r, destination: d, done: make(chan report, d.Concurrency), due: true}
+			reader.run(ctx, work)
+		})
+	}
+	sending.Wait()
 	stopKeeping()
-	<-kept
+	<-held
+	return errors.Join(errs...)
+}
 
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+// hold keeps lanes from when a destination is ready until keep ends, and gives them up. A relay that reaches no broker leaves
+// the lanes to others.
+func (r *relay[Tx]) hold(keep, work context.Context, ready <-chan struct{}) {
+	select {
+	case <-ready:
+	case <-keep.Done():
+		return
+	}
+	r.keeper().run(keep, work)
+	release, cancel := context.WithTimeout(context.WithoutCancel(keep), releaseTimeout)
 	defer cancel()
 	if err := r.store.Release(release, r.owner); err != nil {
 		r.log.Warn("lanes not released, others take them when the lease ends", "owner", r.owner, "error", err)
@@ -111,38 +125,46 @@ func (r *relay[Tx]) boundDrain(ctx, work context.Context, stopWork func()) {
 		return
 	}
 	if sleep(work, r.cfg.DrainTimeout) {
-		r.log.Warn("drain timeout is over", "destination", r.cfg.Destination)
+		r.log.Warn("drain timeout is over")
 		stopWork()
 	}
 }
 
 func (r *relay[Tx]) keeper() *keeper {
 	taken := func() {
-		signal(r.wake)
+		r.destinations.wakeUp()
 		signal(r.sweep)
 	}
 	return &keeper{store: r.store, owner: r.owner, ttl: r.cfg.LeaseTTL, lanes: r.lanes, taken: taken, trouble: newTrouble(r.log), log: r.log}
 }
 
-// awaitTopics returns an error if the broker lacks topics that the configuration names. A broker that does not answer is
-// waited for.
-func (r *relay[Tx]) awaitTopics(ctx context.Context) error {
-	if len(r.cfg.Topics) == 0 {
+// awaitTopics returns an error if the destination's broker lacks topics that it should have. A broker that does not answer is
+// waited for, and shown as an outage.
+func (r *relay[Tx]) awaitTopics(ctx context.Context, d *destination) error {
+	if len(d.expected) == 0 {
 		return nil
 	}
+	asked := map[string]bool{}
+	for _, topic := range d.expected {
+		asked[topic] = true
+	}
 	for failures := 0; ; failures++ {
-		missing, err := r.broker.Missing(ctx, r.cfg.Topics)
+		missing, err := d.Broker.Missing(ctx, d.expected)
+		if err == nil {
+			d.breaker.report(pass{}, answers{answered: asked})
+		} else if ctx.Err() == nil {
+			d.breaker.report(pass{}, answers{silent: asked, err: err})
+		}
 		switch {
 		case err == nil && len(missing) == 0:
 			return nil
 		case err == nil && r.cfg.AllowMissing:
-			r.log.Warn("topics are missing", "destination", r.cfg.Destination, "topics", missing)
+			r.log.Warn("topics are missing", "destination", d.Destination, "topics", missing)
 			return nil
 		case err == nil:
 			missing = slices.Sorted(slices.Values(missing))
-			return fmt.Errorf("localtable: topics are missing: %s; make them, or set Config.AllowMissing: %w", strings.Join(missing, ", "), txmsg.ErrNoRoute)
-		case failures == 0 && ctx.Err() == nil:
-			r.log.Warn("broker does not answer", "destination", r.cfg.Destination, "error", err)
+			return fmt.Errorf("localtable: destination %s: topics are missing: %s; make them, or set Config.AllowMissing: %w",
+				d.Destination, strings.Join(missing, ", "), txmsg.ErrNoRoute)
 		}
 		if !sleep(ctx, jitter(min(firstProbe<<min(failures, 10), lastProbe))) {
 			return nil

@@ -22,7 +22,7 @@ type sweeper struct {
 }
 
 func (r *relay[Tx]) sweeper() *sweeper {
-	return &sweeper{store: r.store, owner: r.owner, lanes: r.lanes, limit: r.cfg.BatchSize, sweep: r.sweep, found: r.wakeUp, trouble: newTrouble(r.log)}
+	return &sweeper{store: r.store, owner: r.owner, lanes: r.lanes, limit: r.cfg.BatchSize, sweep: r.sweep, found: r.destinations.wakeUp, trouble: newTrouble(r.log)}
 }
 
 func (s *sweeper) run(ctx context.Context) {
