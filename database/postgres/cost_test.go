@@ -58,14 +58,18 @@ func explain(t *testing.T, b bundle, sql string, args ...any) node {
 
 func buffers(plan node) int { return plan.Hit + plan.Read }
 
-// explainRead reads a batch of 500 rows as a relay that holds all lanes.
+// explainRead reads a batch of 500 rows as a relay that holds all lanes, after a batch that was full.
 func explainRead(t *testing.T, b bundle) node {
 	t.Helper()
+	return explain(t, b, postgres.ReadSQL, "test", allLanes(), 500, 8, true)
+}
+
+func allLanes() []int16 {
 	lanes := make([]int16, localtable.Lanes)
 	for i := range lanes {
 		lanes[i] = int16(i)
 	}
-	return explain(t, b, postgres.ReadSQL, "test", lanes, 500, 8)
+	return lanes
 }
 
 // fill writes count rows of the keys key0 and so on, so many of them.
@@ -101,6 +105,19 @@ func TestReadCost(t *testing.T) {
 			t.Logf("buffers with 1000 rows %d, with %d rows %d", small, backlog, large)
 			require.Less(t, large, 2*small)
 		}
+	})
+
+	t.Run("of few rows is one look at each lane", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		fill(t, b, 20, 20, "k")
+		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		few := func() int { return buffers(explain(t, b, postgres.ReadSQL, "test", allLanes(), 500, 500, false)) }
+		before := few()
+		hold(t, b, 1000, 1000, "other", "dead")
+		t.Logf("buffers %d, with dead rows of other keys %d", before, few())
+		require.Less(t, before, 3*localtable.Lanes)
+		require.Less(t, few(), before+20*6)
 	})
 
 	t.Run("C65 does not depend on rows that wait, are parked or dead, or were delivered", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,8 @@ type DB struct {
 	begin  pgx.TxOptions
 	idle   string // value of idle_in_transaction_session_timeout, empty to leave the server's
 	logged bool   // what is delivered is logged too
+
+	backlogs sync.Map // destinations of which the last batch was full: lanes are looked at in two steps, see readSQL
 }
 
 var _ txmsg.Database[pgx.Tx] = (*DB)(nil)

@@ -20,10 +20,12 @@ const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('e
 // readSQL takes the ready rows first from the front of every lane: those were written about the same time, so they stand
 // on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Held rows
 // whose time has come get at most half of the batch, or what ready rows leave; only to know what those leave, when more
-// than half are due, are ready rows counted.
+// than half are due, are ready rows counted. Where nothing waits for its time no lane is asked, and none is asked for what is
+// further back where the front is all that is wanted of it.
 //
 // Of what stands before a row of the same key, only a row that is read with it lets it go, and of the failed ones only a
-// retry can be read. Asking first whether anything failed at all spares the question about every row.
+// retry can be read. Asking first whether anything failed at all spares the question about every row. OFFSET 0 keeps the
+// planner from going through all held rows to find those that are due.
 const (
 	readSQL = `
 WITH due AS MATERIALIZED (
@@ -32,6 +34,7 @@ WITH due AS MATERIALIZED (
         SELECT h.seq FROM txmsg_held h
         WHERE h.destination = $1 AND h.lane = l.lane AND h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
         ORDER BY h.due_at LIMIT $3) d
+    WHERE (SELECT EXISTS (SELECT FROM txmsg_held h WHERE h.destination = $1 AND h.state IN ('waiting', 'retry')))
     LIMIT $3
 ), again AS MATERIALIZED (
     SELECT d.seq FROM due d
@@ -39,7 +42,7 @@ WITH due AS MATERIALIZED (
 ), picked AS (
     SELECT h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
         h.delayed, h.attempts, h.created_at
-    FROM again a JOIN txmsg_held h ON h.seq = a.seq
+    FROM again a CROSS JOIN LATERAL (SELECT * FROM txmsg_held h WHERE h.seq = a.seq OFFSET 0) h
     UNION ALL
     ` + readySQL + `
     LIMIT $3
@@ -71,7 +74,7 @@ ORDER BY m.seq`
 
 	readySQL = `(SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
     UNION ALL
-    (SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r)`
+    (SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r WHERE $5)`
 
 	laneSQL = `SELECT m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
             false AS delayed, m.attempts, m.created_at
@@ -83,10 +86,19 @@ func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.L
 	if len(lanes) == 0 || limit < 1 {
 		return nil, nil
 	}
-	front := (limit + len(lanes) - 1) / len(lanes)
-	rows, err := db.rows(ctx, readSQL, destination, lanes, limit, front)
+	_, deep := db.backlogs.Load(destination)
+	front := limit
+	if deep {
+		front = (limit + len(lanes) - 1) / len(lanes)
+	}
+	rows, err := db.rows(ctx, readSQL, destination, lanes, limit, front, deep)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read messages: %w", err)
+	}
+	if len(rows) < limit {
+		db.backlogs.Delete(destination)
+	} else {
+		db.backlogs.Store(destination, true)
 	}
 	return rows, nil
 }
@@ -100,14 +112,14 @@ func (db *DB) Others(ctx context.Context, destination string, lanes []localtable
 	return rows, nil
 }
 
-func (db *DB) rows(ctx context.Context, query, destination string, lanes []localtable.Lane, limit int, more any) (rows []localtable.Row, err error) {
+func (db *DB) rows(ctx context.Context, query, destination string, lanes []localtable.Lane, limit int, more ...any) (rows []localtable.Row, err error) {
 	numbers := make([]int16, len(lanes))
 	for i, place := range rand.Perm(len(lanes)) { // no lane is always last
 		numbers[place] = int16(lanes[i].Number)
 	}
 	err = db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(planSQL)
-		batch.Queue(db.sql(query), destination, numbers, limit, more).Query(func(found pgx.Rows) (err error) {
+		batch.Queue(db.sql(query), append([]any{destination, numbers, limit}, more...)...).Query(func(found pgx.Rows) (err error) {
 			rows, err = pgx.CollectRows(found, scanRow(destination))
 			return err
 		})
