@@ -12,9 +12,13 @@ type queue struct {
 type line struct {
 	rows []Row
 	held bool // by a row that was skipped: the later ones are, too
+	left bool // where they stand: the later ones, from one on that the selector does not allow behind one that is sent
+	sent bool // it has a row that is in order
 }
 
-// newQueue leaves out followers, which it returns, and rows that the selector does not allow.
+// newQueue leaves out followers, which it returns, and rows that the selector does not allow. Of those, skipped has only the
+// ones before which no row of their key is sent: what becomes of that one is not known yet, and if it stays ready or is
+// parked, nothing later may be in retry, which is read at its own time and asks only for the failed and parked rows before it.
 func newQueue(rows []Row, allow *selector) (q *queue, followers []Row) {
 	q = &queue{lines: make([]*line, 0, len(rows))}
 	byKey := make(map[string]*line, len(rows))
@@ -32,16 +36,22 @@ func newQueue(rows []Row, allow *selector) (q *queue, followers []Row) {
 				byKey[row.Message.Key] = l
 			}
 		}
+		ordered := !row.Delayed
 		switch {
-		case l.held && !row.Delayed:
+		case l.left && ordered:
+		case l.held && ordered:
 			q.behind = append(q.behind, row)
 		case !allow.allows(row.Message.Topic):
+			if l.sent && ordered {
+				l.left = true
+				break
+			}
 			q.skipped = append(q.skipped, row)
-			l.held = l.held || !row.Delayed
+			l.held = l.held || ordered
 		case l.rows == nil:
-			l.rows = rows[i : i+1 : i+1] // most keys have one row
+			l.rows, l.sent = rows[i:i+1:i+1], ordered // most keys have one row
 		default:
-			l.rows = append(l.rows, row)
+			l.rows, l.sent = append(l.rows, row), l.sent || ordered
 		}
 	}
 	return q, followers
