@@ -38,6 +38,9 @@
 #ifndef OUTAGES
 #define OUTAGES 1        /* how often it gives no answer */
 #endif
+#ifndef SPARED
+#define SPARED 0         /* how many rows are set aside: their topic rests or has no route */
+#endif
 #ifndef STOPS
 #define STOPS 0          /* whether a relay ends a batch early */
 #endif
@@ -102,7 +105,9 @@ byte refused[N];
 #define AGAIN 4
 #define DIES 5
 #define PARK 6
+#define SPARE 7          /* not sent, a retry that spends no attempt */
 #define CODE(x) ((x) & 7)
+#define SENT(x) (CODE(x) == SEND || CODE(x) == LAST)
 #define WAS_RETRY(x) ((x) & 8)
 #define REV(x) ((x) >> 4)
 
@@ -116,7 +121,7 @@ byte ghost;              /* its owner */
 #define OWNER(s) ((s) == GHOST -> ghost : (s) + 1)
 #define MINE(s, l) (owner[l] == OWNER(s) && epoch[l] == b[s].ep[l])
 
-byte refusals, outages, givenUp, verbs, rollbacks;
+byte refusals, outages, spared, givenUp, verbs, rollbacks;
 bool closed;
 
 #ifdef BLOCKED_IN_MEMORY
@@ -234,7 +239,7 @@ inline drop(i, m, code) {
 	yes = true;
 	for (q : 0 .. N - 1) {
 		if
-		:: q > m && KEY(q) == KEY(m) && (CODE(b[i].row[q]) == SEND || CODE(b[i].row[q]) == LAST) ->
+		:: q > m && KEY(q) == KEY(m) && SENT(b[i].row[q]) ->
 #ifdef TWO_IN_A_CALL
 			if
 			:: yes -> yes = false /* it is in the same call */
@@ -258,6 +263,29 @@ inline refuse(i, m) {
 	fi
 }
 
+#if SPARED > 0
+/* setAside, of a row before which the batch sends none of its key: it waits as what was refused does, and so does what follows. */
+inline aside(i, m) {
+	yes = true;
+#ifndef ASIDE_BEHIND
+	for (q : 0 .. N - 1) {
+		if
+		:: q < m && KEY(q) == KEY(m) && SENT(b[i].row[q]) -> yes = false
+		:: else
+		fi
+	}
+#endif
+	if
+	:: yes ->
+		b[i].row[m] = (b[i].row[m] & 248) | SPARE;
+		drop(i, m, PARK)
+	:: else -> /* it stays as it is, and so does what follows */
+		b[i].row[m] = 0;
+		drop(i, m, 0)
+	fi
+}
+#endif
+
 #ifdef NO_EPOCH
 #define FENCED(s, l) true
 #else
@@ -274,14 +302,12 @@ inline refuse(i, m) {
 #endif
 #define STANDS(m, x) (st[m] == (WAS_RETRY(x) -> RETRY : READY) && SAME(m, x))
 
-inline failedBefore(m) {
+/* isBehind: something before m in its key failed, or waits for what failed. */
+inline isBehind(m) {
 	yes = false;
 	for (q : 0 .. N - 1) {
 		if
-		:: q < m && KEY(q) == KEY(m) && holds[q] -> yes = true
-#ifdef PARK_BEHIND_PARKED
-		:: q < m && KEY(q) == KEY(m) && st[q] == PARKED -> yes = true
-#endif
+		:: q < m && KEY(q) == KEY(m) && (holds[q] || st[q] == PARKED) -> yes = true
 		:: else
 		fi
 	}
@@ -299,7 +325,7 @@ inline leave(m, to) {
 	refused[m] = 0
 }
 
-/* Settle, under the lane's lock: who is delivered, who failed, who therefore waits, who no longer does. */
+/* Settle, under the lane's lock: who is delivered, who failed, who no longer waits, who therefore does. */
 inline settle(s) {
 	freed = 0;
 	for (r : 0 .. N - 1) {
@@ -315,11 +341,11 @@ inline settle(s) {
 				not_lost = stored[r];
 				assert(not_lost);
 				leave(r, GONE)
-			:: c == AGAIN ->
+			:: c == AGAIN || c == SPARE ->
 				st[r] = RETRY;
 				holds[r] = true;
 				rev[r]++;
-				att[r]++
+				att[r] = att[r] + (c == AGAIN)
 			:: c == DIES ->
 				st[r] = DEAD;
 				holds[r] = HOLD;
@@ -338,15 +364,13 @@ inline settle(s) {
 		:: else
 		fi
 	}
-#ifdef PARK_BEHIND_PARKED
 	unparkFreed(s);
-#endif
 	for (r : 0 .. N - 1) {
 		x = b[s].row[r];
 		l = LANE(KEY(r));
 		if
 		:: CODE(x) == PARK && FENCED(s, l) && STANDS(r, x) ->
-			failedBefore(r);
+			isBehind(r);
 			if
 			:: yes ->
 				fenced = MINE(s, l);
@@ -361,9 +385,6 @@ inline settle(s) {
 		:: else
 		fi
 	}
-#ifndef PARK_BEHIND_PARKED
-	unparkFreed(s)
-#endif
 }
 
 inline unparkFreed(s) {
@@ -473,7 +494,7 @@ inline close(i) {
 		read(i);
 		for (r : 0 .. N - 1) {
 			if
-			:: CODE(b[i].row[r]) == SEND || CODE(b[i].row[r]) == LAST ->
+			:: SENT(b[i].row[r]) ->
 				store(r);
 				b[i].row[r] = (b[i].row[r] & 248) | OK
 			:: else
@@ -532,6 +553,7 @@ inline forget() {
 	givenUp = GIVEN_UP;
 	refusals = REFUSALS;
 	outages = OUTAGES;
+	spared = SPARED;
 	verbs = VERBS;
 	rollbacks = 0;
 	pick = 0
@@ -596,6 +618,13 @@ end_idle:
 			at = 0
 		};
 		n = 0;
+#if SPARED > 0
+		do /* topics that rest */
+		:: n < N && spared < SPARED && SENT(b[i].row[n]) -> spared++; d_step { aside(i, n); skip }; n++
+		:: n < N -> n++
+		:: else -> n = 0; break
+		od;
+#endif
 		do
 		:: n < N && b[i].row[n] == 0 -> n++
 		:: n < N && b[i].row[n] != 0 -> n = 0; goto publish
@@ -607,13 +636,16 @@ end_idle:
 publish:
 	atomic {
 		do
-		:: n < N && CODE(b[i].row[n]) != SEND && CODE(b[i].row[n]) != LAST -> n++
+		:: n < N && !SENT(b[i].row[n]) -> n++
 		:: else -> break
 		od;
 		if
 		:: n == N -> n = 0; goto ask
 		:: n < N -> d_step { store(n); b[i].row[n] = (b[i].row[n] & 248) | OK }
 		:: n < N && refusals < REFUSALS -> refusals++; d_step { refuse(i, n); skip }
+#if SPARED > 0
+		:: n < N && spared < SPARED -> spared++; d_step { aside(i, n); skip } /* no route */
+#endif
 		:: n < N && outages < OUTAGES ->
 			outages++;
 			if
@@ -626,7 +658,7 @@ publish:
 			d_step {
 				for (r : 0 .. N - 1) {
 					if
-					:: CODE(b[i].row[r]) == SEND || CODE(b[i].row[r]) == LAST -> b[i].row[r] = 0
+					:: SENT(b[i].row[r]) -> b[i].row[r] = 0
 					:: else
 					fi
 				};

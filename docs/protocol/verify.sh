@@ -66,6 +66,8 @@ holds "dead heads release their key" TAKES=2 HOLD=0 OUTAGES=0
 holds "settlements unpark all: no sweep is needed" TAKES=2 SWEEP=0 UNPARK=N OUTAGES=0
 holds "two keys, writers commit in any order" TAKES=2 TWO_KEYS OUTAGES=0
 holds "two keys, four rows, one row a read at the end" TAKES=1 TWO_KEYS N=4 LIMIT=1
+holds "topics that rest, refusals" TAKES=2 SPARED=1 OUTAGES=0
+holds "topics that rest, an outage, batches that end early" TAKES=1 SPARED=2 REFUSALS=1 STOPS=1
 holds "two lanes, batches that end early" TAKES=2 TWO_KEYS TWO_LANES STOPS=1 REFUSALS=1 OUTAGES=0
 holds "three relays" TAKES=3 RELAYS=3 N=2 OUTAGES=0
 holds "settlements given up that arrive, the lane kept" TAKES=1 GIVEN_UP=1
@@ -76,7 +78,6 @@ holds "a person's verbs, dead heads release their key" TAKES=2 PERSONS=1 HOLD=0 
 holds "a person's verbs, no sweep is needed" TAKES=2 PERSONS=1 ATTEMPTS=1 OUTAGES=0 SWEEP=0 UNPARK=N
 holds "writers without a common lock: nothing lost or stuck" TAKES=2 COMMON_LOCK=0 OUTAGES=0
 holds "transactions that are rolled back" TAKES=2 N=2 ROLLBACKS=1
-holds "parking behind parked rows, as the databases do" TAKES=2 PARK_BEHIND_PARKED OUTAGES=0
 
 mutant() { check localtable "$@"; }
 mutant fenced "mutant: no epoch in the settlement" TAKES=2 OUTAGES=0 NO_EPOCH
@@ -88,6 +89,7 @@ mutant in_order "mutant: a due head left out by the limit holds nobody" TAKES=1 
 mutant counts_once "mutant: no revision in the settlement" TAKES=1 ATTEMPTS=3 OUTAGES=0 NO_REVISION
 mutant not_stuck "mutant: park without looking again for a failed row" TAKES=1 SWEEP=0 UNPARK=N PERSONS=1 ATTEMPTS=1 OUTAGES=0 NO_RECHECK
 mutant not_stuck "mutant: a row that failed is parked and goes on holding" TAKES=1 COMMON_LOCK=0 OUTAGES=0 PARK_KEEPS_HOLD
+mutant in_order "mutant: a row is set aside behind one that is sent" TAKES=1 REFUSALS=0 SPARED=1 ASIDE_BEHIND
 mutant not_stuck "mutant: bounded unpark and no sweep" TAKES=1 SWEEP=0 OUTAGES=0
 mutant fenced "mutant: settlement without the lane's lock, takeover" TAKES=2 OUTAGES=0 NO_LANE_LOCK
 mutant not_stuck "mutant: settlement without the lane's lock, a person's verb" TAKES=1 SWEEP=0 UNPARK=N PERSONS=1 ATTEMPTS=1 OUTAGES=0 NO_LANE_LOCK
