@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// When batches are small, one at a time lets the next one grow; a batch of few rows hardly costs, and one that takes
-// long must not hold up the other lanes.
+// A batch costs much the same however small it is, so under load the next look waits, and finds more: the relay shares its
+// machines with those who write. A batch of few rows says that there is no load: the next one is not kept waiting, nor is it
+// by one that takes long.
 const (
 	few      = 4
 	patience = 10 * time.Millisecond
@@ -83,7 +84,7 @@ func (r *reader[Tx]) mayLook() bool {
 	case now.Before(r.notBefore):
 		r.alarm.Reset(r.notBefore.Sub(now))
 		return false
-	case r.under == 0 || r.full || r.under == 1 && r.last <= few:
+	case r.full, r.rest && r.under == 0, r.last <= few && r.under <= 1:
 		return true
 	case now.Sub(r.looked) < patience:
 		r.alarm.Reset(patience - now.Sub(r.looked))

@@ -136,6 +136,28 @@ func TestRelay(t *testing.T) {
 		})
 	})
 
+	t.Run("under load batches grow, and without it a commit waits for nothing", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.broker.set(faults{latency: 2 * time.Millisecond})
+			p := w.start(localtable.Config{PollInterval: time.Hour})
+			pass(time.Second)
+			before := w.memory.Calls().Read
+			for i := range 10_000 {
+				require.NoError(t, publish(t.Context(), p.messenger, of("", fmt.Sprint(i))...))
+				pass(100 * time.Microsecond)
+			}
+			require.Less(t, w.memory.Calls().Read-before, 120, "looks in a second")
+			w.until(15*time.Millisecond, w.drained)
+
+			pass(10 * time.Millisecond)
+			for i := range 20 {
+				require.NoError(t, publish(t.Context(), p.messenger, of("", fmt.Sprint("lone", i))...))
+				w.until(2500*time.Microsecond, w.drained)
+				pass(time.Millisecond)
+			}
+		})
+	})
+
 	t.Run("a full batch is followed at once by the next", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.write(of("", numbered("m", 1000)...)...)
