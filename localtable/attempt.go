@@ -2,6 +2,7 @@ package localtable
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -38,6 +39,7 @@ func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
 	if outcome == txmsg.RolledBack {
 		return
 	}
+	var written destinations
 	for _, msg := range a.Messages() {
 		d, err := a.messenger.destinations.of(msg.Topic)
 		if err != nil {
@@ -46,8 +48,11 @@ func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
 		if outcome == txmsg.Committed {
 			d.meter.countWritten(msg.Topic)
 		}
-		signal(d.wake)
+		if !slices.Contains(written, d) {
+			written = append(written, d)
+		}
 	}
+	written.wakeUp()
 }
 
 // sleep reports whether ctx still stood when d was over.

@@ -19,7 +19,7 @@ type Broker interface {
 	// Check reports, without talking to the broker, why it could never store m: an error of package txmsg.
 	Check(m txmsg.Message) error
 
-	// Missing returns those of topics that do not exist, or an ErrOutage. It creates nothing.
+	// Missing returns those of topics that do not exist, or an ErrOutage, in bounded time. It creates nothing.
 	Missing(ctx context.Context, topics []string) ([]string, error)
 
 	// Close frees the connection. Publish afterwards is an ErrOutage.

@@ -73,3 +73,54 @@ func (w *world) disturb(random *rand.Rand, written map[string][]string) {
 		p.gate.close()
 	}
 }
+
+func TestOrderOfRoutesUnderRandomFaults(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inSites(t, func(t *testing.T, s *sites) { randomFaultsOfSites(t, s, seed) })
+		})
+	}
+}
+
+// randomFaultsOfSites is randomFaults with two destinations that share keys, and of which now one and now the other has faults.
+func randomFaultsOfSites(t *testing.T, s *sites, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 11))
+	cfg := localtable.Config{LeaseTTL: 3 * time.Second, BatchSize: 1 + random.IntN(20), MaxAttempts: 1000}
+	for range 3 {
+		s.start(cfg)
+	}
+	topics := map[string]*broker{"orders": s.east, "bills": s.west}
+	want := map[*broker]map[string][]string{s.east: {}, s.west: {}}
+	for round := range 60 {
+		for _, topic := range []string{"orders", "bills"} {
+			broker := topics[topic]
+			for range random.IntN(5) {
+				key := []string{"", "a", "b", "c", "d", "e"}[random.IntN(6)]
+				ids := numbered(fmt.Sprintf("%s-%s%d-%d-", topic, key, round, len(want[broker][key])), 1+random.IntN(3))
+				msgs := of(key, ids...)
+				for i := range msgs {
+					msgs[i].Topic = topic
+				}
+				if err := publish(t.Context(), s.writer(), msgs...); err == nil {
+					want[broker][key] = append(want[broker][key], ids...)
+				}
+			}
+		}
+		s.broker = []*broker{s.east, s.west}[random.IntN(2)]
+		s.disturb(random, want[s.broker])
+		pass(time.Duration(random.IntN(2000)) * time.Millisecond)
+	}
+	s.memory.SetFaults(storetest.Faults{})
+	for _, p := range s.relays {
+		p.gate.open()
+	}
+	for broker := range want {
+		broker.set(faults{})
+	}
+	s.until(10*time.Minute, s.drained)
+	for broker, written := range want {
+		s.broker = broker
+		finished(t, s.world, written)
+	}
+}

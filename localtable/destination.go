@@ -93,6 +93,16 @@ func (all destinations) entries(msgs []txmsg.Message) ([]Entry, error) {
 	return entries, nil
 }
 
+// without returns those of names that are no destination of a route.
+func (all destinations) without(names []string) (unrouted []string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(d *destination) bool { return d.Destination == name }) {
+			unrouted = append(unrouted, name)
+		}
+	}
+	return unrouted
+}
+
 func (all destinations) wakeUp() {
 	for _, d := range all {
 		signal(d.wake)

@@ -20,6 +20,7 @@ type faults struct {
 	panics   int                      // calls that panic
 	short    int                      // calls that return no results
 	latency  time.Duration            // of every call
+	deaf     time.Duration            // how long the question for topics waits before it is unanswered
 	odd      map[string]error         // message ID → an error without a class
 }
 
@@ -157,10 +158,18 @@ func signal(c chan struct{}) {
 
 func (b *broker) Check(m txmsg.Message) error { return txmsg.CheckSize(m, 1<<20) }
 
-func (b *broker) Missing(_ context.Context, topics []string) ([]string, error) {
+func (b *broker) Missing(ctx context.Context, topics []string) ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.faults.down {
+	if deaf := b.faults.deaf; deaf > 0 {
+		b.mu.Unlock()
+		select {
+		case <-time.After(deaf):
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+	}
+	if b.faults.down || b.faults.deaf > 0 {
 		return nil, fmt.Errorf("connection refused: %w", txmsg.ErrOutage)
 	}
 	return slices.DeleteFunc(slices.Clone(topics), func(topic string) bool { return !b.faults.missing[topic] }), nil

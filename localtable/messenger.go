@@ -30,7 +30,7 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Messenger[Tx], er
 // that does not answer delays the messages of its own destination and no others.
 //
 // All relays of one table should have the same destinations: they share out the keys, and rows of a destination that a
-// relay does not have wait.
+// relay does not have wait: see Health.Unrouted.
 func NewRouted[Tx any](store Store[Tx], routes []Route, cfg Config) (*Messenger[Tx], error) {
 	problems := validateRoutes(routes, cfg)
 	for i, route := range routes {

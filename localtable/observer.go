@@ -3,6 +3,7 @@ package localtable
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -23,6 +24,9 @@ type Health struct {
 	// Status is the table's, as it was at Observed.
 	Status   Status
 	Observed time.Time
+	// Unrouted are destinations that had rows to send at Observed, and that no route here has. Such rows wait in
+	// the lanes that this relay holds: another program has other routes, or a route was taken away too early.
+	Unrouted []string
 }
 
 // DestinationHealth is what the relay knows of the broker of one destination.
@@ -45,6 +49,7 @@ func (r *relay[Tx]) health() Health {
 		health.DatabaseError = cmp.Or(health.DatabaseError, d.trouble.last())
 	}
 	health.Status, health.Observed = r.seen.get()
+	health.Unrouted = r.destinations.without(health.Status.Destinations)
 	return health
 }
 
@@ -72,12 +77,17 @@ type observer struct {
 	store interface {
 		Status(ctx context.Context) (Status, error)
 	}
+	without func(names []string) (unrouted []string)
 	seen    *observation
+	told    map[string]bool // unrouted destinations, each once
 	trouble *trouble
+	log     *slog.Logger
 }
 
 func (r *relay[Tx]) observer() *observer {
-	return &observer{store: r.store, seen: &r.seen, trouble: newTrouble(r.log)}
+	return &observer{
+		store: r.store, without: r.destinations.without, seen: &r.seen, told: map[string]bool{}, trouble: newTrouble(r.log), log: r.log,
+	}
 }
 
 func (o *observer) run(ctx context.Context) {
@@ -98,5 +108,11 @@ func (o *observer) step(ctx context.Context) time.Duration {
 	}
 	o.trouble.worked()
 	o.seen.set(status)
+	for _, name := range o.without(status.Destinations) {
+		if !o.told[name] {
+			o.told[name] = true
+			o.log.Warn("rows of a destination that no route here has", "destination", name)
+		}
+	}
 	return observeInterval
 }

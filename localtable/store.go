@@ -141,4 +141,6 @@ type Status struct {
 	Ready, Waiting, Retry, Parked, Dead int64
 	// OldestUnsent is the age of the oldest row that is due and not delivered, 0 when there is none.
 	OldestUnsent time.Duration
+	// Destinations are the names of those that have rows that are ready, waiting or in retry, in the order of their bytes.
+	Destinations []string
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -31,11 +32,11 @@ type world struct {
 // process is a relay in a process of its own, with its connection to the broker.
 type process struct {
 	*messenger
-	gate *gate
-	stop func()      // ends Run
-	done chan error  // what Run returned
-	conn *connection // to the broker
-	ends sync.Once
+	gate  *gate
+	stop  func()        // ends Run
+	done  chan error    // what Run returned
+	conns []*connection // to the brokers
+	ends  sync.Once
 }
 
 // inWorld runs test in a bubble. At the end every relay must stop, and none may have broken the broker's contract.
@@ -60,8 +61,12 @@ func (w *world) start(cfg localtable.Config) *process {
 	cfg.Logger = slog.New(w.log)
 	m, err := localtable.New(store{w.memory, gate}, conn, cfg)
 	require.NoError(w.t, err)
+	return w.run(m, gate, conn)
+}
+
+func (w *world) run(m *messenger, gate *gate, conns ...*connection) *process {
 	ctx, cancel := context.WithCancel(w.t.Context())
-	p := &process{messenger: m, gate: gate, stop: cancel, done: make(chan error, 1), conn: conn}
+	p := &process{messenger: m, gate: gate, stop: cancel, done: make(chan error, 1), conns: conns}
 	w.relays = append(w.relays, p)
 	go func() { p.done <- m.Run(ctx) }()
 	return p
@@ -74,7 +79,9 @@ func (p *process) end(t *testing.T) {
 		p.gate.open()
 		p.stop()
 		require.NoError(t, <-p.done)
-		require.True(t, p.conn.isClosed())
+		for _, conn := range p.conns {
+			require.True(t, conn.isClosed())
+		}
 	})
 }
 
@@ -138,11 +145,11 @@ func (w *world) status() localtable.Status {
 	if err != nil {
 		return localtable.Status{}
 	}
-	status.OldestUnsent = 0
+	status.OldestUnsent, status.Destinations = 0, nil
 	return status
 }
 
-func (w *world) drained() bool { return w.status() == localtable.Status{} }
+func (w *world) drained() bool { return reflect.ValueOf(w.status()).IsZero() }
 
 // gate stops a process as SIGSTOP does: what it calls does not go on until it is open again.
 type gate struct {
@@ -203,7 +210,7 @@ type connection struct {
 	*broker
 	gate *gate
 	mu   sync.Mutex
-	shut bool
+	shut int  // times
 	used bool // after Close
 }
 
@@ -211,7 +218,7 @@ func (c *connection) Publish(ctx context.Context, msgs []txmsg.Message) []error 
 	c.gate.wait()
 	defer c.gate.wait()
 	c.mu.Lock()
-	c.used = c.used || c.shut
+	c.used = c.used || c.shut > 0
 	c.mu.Unlock()
 	return c.broker.Publish(ctx, msgs)
 }
@@ -219,14 +226,14 @@ func (c *connection) Publish(ctx context.Context, msgs []txmsg.Message) []error 
 func (c *connection) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shut = true
+	c.shut++
 	return nil
 }
 
 func (c *connection) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shut && !c.used
+	return c.shut == 1 && !c.used
 }
 
 // logBook keeps the lines of a log.

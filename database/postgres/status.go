@@ -10,8 +10,8 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// oldestSQL asks for the oldest ready row at the front of every lane, and goes from destination to destination to know
-// them.
+// oldestSQL asks for the oldest ready row at the front of every lane. It goes from destination to destination to know
+// them, and tells which there are.
 const (
 	countReadySQL = `SELECT count(*) FROM txmsg_message`
 
@@ -27,6 +27,12 @@ WITH RECURSIVE d (destination) AS (
     UNION ALL
     SELECT n.destination FROM d CROSS JOIN LATERAL (
         SELECT m.destination FROM txmsg_message m WHERE m.destination > d.destination ORDER BY m.destination LIMIT 1) n
+), h (destination) AS (
+    (SELECT destination FROM txmsg_held WHERE state IN ('waiting', 'retry') ORDER BY destination LIMIT 1)
+    UNION ALL
+    SELECT n.destination FROM h CROSS JOIN LATERAL (
+        SELECT m.destination FROM txmsg_held m
+        WHERE m.state IN ('waiting', 'retry') AND m.destination > h.destination ORDER BY m.destination LIMIT 1) n
 ), unsent (since) AS (
     SELECT f.created_at FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l CROSS JOIN LATERAL (
         SELECT m.created_at FROM txmsg_message m
@@ -35,7 +41,9 @@ WITH RECURSIVE d (destination) AS (
     SELECT CASE h.state WHEN 'waiting' THEN h.due_at ELSE h.created_at END
     FROM txmsg_held h WHERE h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
 )
-SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since), interval '0')), 0)::float8 FROM unsent`
+SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since), interval '0')), 0)::float8,
+    ARRAY(SELECT destination::text COLLATE "C" FROM d UNION SELECT destination FROM h ORDER BY 1)
+FROM unsent`
 )
 
 // Status implements [localtable.Store].
@@ -49,7 +57,7 @@ func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 		})
 		batch.Queue(db.sql(oldestSQL)).QueryRow(func(row pgx.Row) error {
 			var age float64
-			err := row.Scan(&age)
+			err := row.Scan(&age, &status.Destinations)
 			status.OldestUnsent = time.Duration(age * float64(time.Second))
 			return err
 		})

@@ -2,13 +2,14 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// messageStatus takes the age of a delayed row from when it fell due.
+// messageStatus takes the age of a delayed row from when it fell due. The destinations are a JSON array.
 const messageStatus = `SELECT
 	(SELECT count(*) FROM txmsg_message WHERE state = 'ready'),
 	(SELECT count(*) FROM txmsg_message WHERE state IN ('waiting', 'retry') AND state = 'waiting'),
@@ -18,13 +19,19 @@ const messageStatus = `SELECT
 	` + now + ` - min(` + now + `,
 		coalesce((SELECT min(created_at) FROM txmsg_message WHERE state = 'ready'), 9223372036854775807),
 		coalesce((SELECT min(iif(state = 'waiting', due_at, created_at)) FROM txmsg_message
-			WHERE state IN ('waiting', 'retry') AND due_at <= ` + now + `), 9223372036854775807))`
+			WHERE state IN ('waiting', 'retry') AND due_at <= ` + now + `), 9223372036854775807)),
+	(SELECT json_group_array(destination) FROM (SELECT destination FROM txmsg_message WHERE state = 'ready'
+		UNION SELECT destination FROM txmsg_message WHERE state IN ('waiting', 'retry') ORDER BY 1))`
 
 // Status implements [localtable.Store].
 func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 	var s localtable.Status
 	var age int64
-	err := db.pool.QueryRowContext(ctx, messageStatus).Scan(&s.Ready, &s.Waiting, &s.Retry, &s.Parked, &s.Dead, &age)
+	var destinations []byte
+	err := db.pool.QueryRowContext(ctx, messageStatus).Scan(&s.Ready, &s.Waiting, &s.Retry, &s.Parked, &s.Dead, &age, &destinations)
+	if err == nil {
+		err = json.Unmarshal(destinations, &s.Destinations)
+	}
 	if err != nil {
 		return localtable.Status{}, fmt.Errorf("sqlite: count messages: %w", err)
 	}

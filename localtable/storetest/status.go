@@ -14,6 +14,7 @@ func statusTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"counts every state of every destination", statusCounts[Tx]},
 		{"the oldest unsent row is one that is due", statusOldest[Tx]},
+		{"destinations are those with rows that a relay must send", statusDestinations[Tx]},
 	}
 }
 
@@ -27,6 +28,27 @@ func statusCounts[Tx any](t *testing.T, b *bench[Tx]) {
 	b.write(keyed("k3", "ready1", "ready2")...)
 	b.writeTo("elsewhere", keyed("k3", "ready3")...)
 	require.Equal(t, localtable.Status{Ready: 3, Waiting: 1, Retry: 1, Parked: 2, Dead: 1}, b.status())
+}
+
+func statusDestinations[Tx any](t *testing.T, b *bench[Tx]) {
+	destinations := func() []string {
+		status, err := b.Store.Status(b.ctx)
+		require.NoError(t, err)
+		return status.Destinations
+	}
+	lanes := b.all()
+	require.Empty(t, destinations())
+	stuck(b, lanes, "k1", 1, "retry", "parked")
+	require.Equal(t, []string{destination}, destinations())
+	b.settle(1, settlement(lanes, died(b.row(b.due(lanes, "retry"), "retry"))))
+	require.Empty(t, destinations(), "a person must decide what becomes of dead rows and of those behind them")
+
+	for _, name := range []string{"a-b", "B", "a.b", "a"} {
+		b.writeTo(name, plain(name, 2)...)
+	}
+	b.writeTo("later", txmsg.Message{ID: "waiting", Topic: "t", Body: []byte("x"), Delay: time.Hour})
+	b.writeTo("a", txmsg.Message{ID: "waiting2", Topic: "t", Body: []byte("x"), Delay: time.Hour})
+	require.Equal(t, []string{"B", "a", "a-b", "a.b", "later"}, destinations())
 }
 
 func statusOldest[Tx any](t *testing.T, b *bench[Tx]) {

@@ -182,7 +182,7 @@ func (b *bench[Tx]) status() localtable.Status {
 	b.t.Helper()
 	status, err := b.Store.Status(b.ctx)
 	require.NoError(b.t, err)
-	status.OldestUnsent = 0
+	status.OldestUnsent, status.Destinations = 0, nil
 	return status
 }
 
