@@ -19,6 +19,8 @@ const (
 	// Relay is Run of the local table. Its role becomes the owner of the archive of delivered messages, since PostgreSQL lets
 	// nobody else make and drop the partitions, and may create tables in the schema: let all relays of a database use one role.
 	Relay Duty = "relay"
+	// Operate is a person's verbs on messages that are not delivered, and their audit, of which it can change nothing.
+	Operate Duty = "operate"
 	// Check is Transact and Run of RocketMQ: the records of half messages.
 	Check Duty = "check"
 	// Consume is a consumer's inbox and its dead letters.
@@ -38,6 +40,12 @@ var grants = map[Duty][]string{
 		`GRANT CREATE ON SCHEMA $schema TO $role`,
 		`ALTER TABLE txmsg_delivered OWNER TO $role`,
 	},
+	Operate: {
+		`GRANT SELECT, UPDATE, DELETE ON txmsg_held TO $role`,
+		`GRANT INSERT ON txmsg_message TO $role`,
+		`GRANT SELECT, UPDATE ON txmsg_lane TO $role`,
+		`GRANT SELECT, INSERT ON txmsg_audit TO $role`,
+	},
 	Check: {
 		`GRANT SELECT ON txmsg_identity TO $role`,
 		`GRANT SELECT, INSERT, DELETE ON txmsg_half TO $role`,
@@ -53,7 +61,7 @@ func (db *DB) Grant(ctx context.Context, role string, duties ...Duty) error {
 	var statements []string
 	for _, duty := range duties {
 		if grants[duty] == nil {
-			return fmt.Errorf("postgres: duty must be one of %q, got %q", []Duty{Write, Relay, Check, Consume}, duty)
+			return fmt.Errorf("postgres: duty must be one of %q, got %q", []Duty{Write, Relay, Operate, Check, Consume}, duty)
 		}
 		statements = append(statements, grants[duty]...)
 	}

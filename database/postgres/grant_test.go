@@ -44,7 +44,13 @@ func TestGrantAllowsNoMoreThanTheDuty(t *testing.T) {
 		},
 		postgres.Relay: {
 			`UPDATE txmsg_message SET body = ''`, `TRUNCATE txmsg_message`, `DROP TABLE txmsg_message`, `DELETE FROM txmsg_lane`,
-			`SELECT nextval('txmsg_message_seq_seq')`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT * FROM orders`,
+			`SELECT nextval('txmsg_message_seq_seq')`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT * FROM orders`, `SELECT * FROM txmsg_audit`,
+			`INSERT INTO txmsg_audit (who) VALUES ('')`,
+		},
+		postgres.Operate: {
+			`UPDATE txmsg_audit SET who = ''`, `DELETE FROM txmsg_audit`, `TRUNCATE txmsg_audit`, `SELECT * FROM txmsg_message`,
+			`DELETE FROM txmsg_message`, `INSERT INTO txmsg_held (topic, body) VALUES ('orders', '')`, `SELECT * FROM txmsg_delivered`,
+			`SELECT * FROM txmsg_inbox`,
 		},
 		postgres.Check:   {`UPDATE txmsg_half SET state = 'committed'`, `INSERT INTO txmsg_identity DEFAULT VALUES`, `SELECT * FROM txmsg_message`},
 		postgres.Consume: {`TRUNCATE txmsg_inbox`, `SELECT * FROM txmsg_message`, `SELECT * FROM txmsg_half`},
@@ -78,7 +84,7 @@ func TestGrantToAWriterIsEnoughForTransact(t *testing.T) {
 func TestGrantRefusesAnUnknownDuty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.ErrorContains(t, b.Grant(t.Context(), "nobody", "everything"), `duty must be one of ["write" "relay" "check" "consume"], got "everything"`)
+	require.ErrorContains(t, b.Grant(t.Context(), "nobody", "everything"), `duty must be one of ["write" "relay" "operate" "check" "consume"], got "everything"`)
 	require.ErrorContains(t, b.Grant(t.Context(), `no"body`, postgres.Write), `postgres: grant to "no\"body"`)
 }
 

@@ -104,6 +104,7 @@ func useEverything(t *testing.T, b bundle) {
 	require.Equal(t, 3, changed)
 	_, err = b.Sweep(ctx, "first", lease.Lanes, 1)
 	require.NoError(t, err)
+	decideEverything(t, b, lease.Lanes)
 	_, err = b.Status(ctx)
 	require.NoError(t, err)
 	for _, prune := range []func() (int, error){
@@ -116,6 +117,37 @@ func useEverything(t *testing.T, b bundle) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, b.Release(ctx, "first"))
+}
+
+// decideEverything retries the row in retry, lets it die, releases it and skips it.
+func decideEverything(t *testing.T, b bundle, lanes []localtable.Lane) {
+	t.Helper()
+	for _, verb := range []localtable.Verb{localtable.VerbRetry, localtable.VerbRelease, localtable.VerbSkip} {
+		hour := time.Now().Add(time.Hour)
+		rows, err := b.FindHeld(t.Context(), localtable.Filter{
+			States: []localtable.State{localtable.StateRetry, localtable.StateDead}, Destination: "test", Topic: "orders", Key: "k",
+			IDs: []string{"b"}, Since: hour.Add(-2 * time.Hour), Until: hour,
+		}, 0, 10, true)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		changed, err := b.Decide(t.Context(), localtable.Decision{
+			Verb: verb, Reason: localtable.Reason{Who: "ann", Why: "it's time"}, Refs: []localtable.Ref{rows[0].Ref()}, Unpark: 1,
+		})
+		require.NoError(t, err)
+		require.Len(t, changed, 1)
+		entries, err := b.Audit(t.Context(), localtable.AuditFilter{Who: "ann", Verb: verb, ID: "b", Since: hour.Add(-2 * time.Hour), Until: hour}, 0, 10)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		if verb == localtable.VerbRetry {
+			due, err := b.Read(t.Context(), "test", lanes, 10)
+			require.NoError(t, err)
+			_, err = b.Settle(t.Context(), localtable.Settlement{
+				Owner: "first", Lanes: lanes, DeadHolds: true, Errors: 1,
+				Results: []localtable.Result{{Row: due[0], Fate: localtable.Dead, Error: "no", Class: "refused"}},
+			})
+			require.NoError(t, err)
+		}
+	}
 }
 
 func TestPoolers(t *testing.T) {

@@ -21,7 +21,7 @@ func TestLocalTableStore(t *testing.T) {
 	tabletest.Run(t, func(t *testing.T) tabletest.Harness[pgx.Tx] {
 		b := setup(t)
 		return tabletest.Harness[pgx.Tx]{
-			Store: b.as(t, postgres.Write, postgres.Relay), Lanes: localtable.Lanes,
+			Store: b.as(t, postgres.Write, postgres.Relay), Operator: b.as(t, postgres.Operate), Lanes: localtable.Lanes,
 			Age: func(t testing.TB, id string, by time.Duration) {
 				b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
 				b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)

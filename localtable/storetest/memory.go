@@ -24,6 +24,8 @@ type Faults struct {
 	Down bool
 	// LostSettles is how many of the next calls of Settle take effect and answer ErrDown.
 	LostSettles int
+	// LostDecisions is the same of Decide.
+	LostDecisions int
 	// Unclear is how many of the next commits answer [txmsg.ErrOutcomeUnknown]; UnclearCommitted tells whether they
 	// took effect.
 	Unclear          int
@@ -34,7 +36,10 @@ type Faults struct {
 }
 
 // Calls counts what a Memory was asked.
-type Calls struct{ Lease, Read, Others, Settle, Sweep, Prune, Status, Commit int }
+type Calls struct {
+	Lease, Read, Others, Settle, Sweep, Prune, Status, Commit int
+	FindHeld, Decide                                          int
+}
 
 // Memory is a database in memory: a [localtable.Store] with the transactions it needs.
 type Memory struct {
@@ -44,6 +49,7 @@ type Memory struct {
 	seq       int64
 	rows      []*memoryRow // not delivered, by seq
 	delivered []memoryKept
+	audit     []localtable.AuditEntry
 	faults    Faults
 	calls     Calls
 	open      int // transactions
@@ -72,7 +78,7 @@ type memoryRow struct {
 	state  memoryState
 	due    time.Time // of waiting and retry
 	holds  bool      // of dead
-	errors []string
+	errors []localtable.Failure
 }
 
 // holdsBack reports whether the row holds back the later ones of its key.
@@ -170,10 +176,13 @@ func (m *Memory) Expire(owner string) {
 func (m *Memory) Errors(messageID string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var texts []string
 	if row := m.find(messageID); row != nil {
-		return slices.Clone(row.errors)
+		for _, failure := range row.errors {
+			texts = append(texts, failure.Error)
+		}
 	}
-	return nil
+	return texts
 }
 
 func (m *Memory) find(messageID string) *memoryRow {

@@ -89,7 +89,7 @@ func (r *memoryRow) fail(result localtable.Result, keep int) {
 		r.Attempts++
 	}
 	if result.Error != "" {
-		r.errors = append(r.errors, result.Error)
+		r.errors = append(r.errors, localtable.Failure{At: time.Now(), Class: result.Class, Error: result.Error})
 		r.errors = r.errors[max(len(r.errors)-keep, 0):]
 	}
 }

@@ -22,7 +22,7 @@ func TestMemoryWithOneLane(t *testing.T) {
 
 func harness(m *storetest.Memory) storetest.Harness[*storetest.Tx] {
 	return storetest.Harness[*storetest.Tx]{
-		Store: m,
+		Store: m, Operator: m,
 		Lanes: len(m.Owners()),
 		Age: func(t testing.TB, messageID string, by time.Duration) {
 			require.NoError(t, m.Age(messageID, by))

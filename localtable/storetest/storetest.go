@@ -18,6 +18,8 @@ import (
 type Harness[Tx any] struct {
 	// Store is what is tested.
 	Store localtable.Store[Tx]
+	// Operator is the same store as a person's verbs use it; nil if it has none, and then they are not tested.
+	Operator localtable.OperatorStore
 	// Lanes is how many lanes the store has.
 	Lanes int
 	// SingleWriter: a second transaction that writes waits until the first one has ended, so there are no tests of writers that
@@ -37,11 +39,12 @@ type Harness[Tx any] struct {
 
 // Run runs the suite; open makes a harness for each test.
 func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
+	probe := open(t)
 	for _, topic := range []struct {
 		name  string
 		tests []test[Tx]
 	}{
-		{"Insert", insertTests[Tx](open(t).SingleWriter)},
+		{"Insert", insertTests[Tx](probe.SingleWriter)},
 		{"Lease", leaseTests[Tx]()},
 		{"Release", releaseTests[Tx]()},
 		{"Read", readTests[Tx]()},
@@ -54,6 +57,11 @@ func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 		{"retention", retentionTests[Tx]()},
 		{"Status", statusTests[Tx]()},
 		{"many at once", concurrentTests[Tx]()},
+		{"FindHeld", findTests[Tx](probe.Operator)},
+		{"Decide", decideTests[Tx](probe.Operator)},
+		{"Decide unparks", decideUnparkTests[Tx](probe.Operator)},
+		{"Decide is fenced", decideFenceTests[Tx](probe.Operator)},
+		{"Audit", auditTests[Tx](probe.Operator)},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

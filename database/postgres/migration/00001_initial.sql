@@ -101,6 +101,34 @@ CREATE TABLE txmsg_lane (
 
 INSERT INTO txmsg_lane (lane) SELECT generate_series(0, 63);
 
+-- What a person decided about messages that were not delivered, written in the transaction of the change and kept without
+-- end. Of a skipped message it is all that is left: only its entry has headers, errors and body.
+CREATE TABLE txmsg_audit (
+    entry       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seq         bigint      NOT NULL,
+    created_at  timestamptz NOT NULL,
+    sequence    bigint,
+    revision    integer     NOT NULL, -- of the row, before, as are state and attempts
+    attempts    integer     NOT NULL,
+    state       text        NOT NULL,
+    verb        text        NOT NULL CHECK (verb IN ('retry', 'skip', 'release')),
+    who         text        NOT NULL CHECK (who <> ''),
+    why         text        NOT NULL CHECK (why <> ''),
+    destination text        NOT NULL,
+    id          text        NOT NULL,
+    topic       text        NOT NULL,
+    key         text        NOT NULL,
+    type        text        NOT NULL,
+    headers     jsonb,
+    errors      jsonb,
+    body        bytea,
+    CHECK ((verb = 'skip') = (body IS NOT NULL))
+);
+
+-- Another program's ids may be longer than an entry of a sorted index.
+CREATE INDEX txmsg_audit_id ON txmsg_audit USING hash (id);
+
 -- Half messages: committed by the transaction that sent it, or fenced by a check with a rolled-back tombstone. Ids are
 -- UUIDv7: old ones stand at the left of the primary key.
 CREATE TABLE txmsg_half (
@@ -148,4 +176,4 @@ CREATE TABLE txmsg_dead_letter (
 CREATE UNIQUE INDEX txmsg_dead_letter_message ON txmsg_dead_letter (md5(consumer), md5(message_id));
 
 -- +goose Down
-DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_held, txmsg_message;
+DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_audit, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_held, txmsg_message;

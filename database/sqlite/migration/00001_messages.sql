@@ -76,7 +76,35 @@ CREATE TABLE txmsg_lane (
 
 INSERT INTO txmsg_lane (lane) VALUES (0);
 
+-- What a person decided about messages that were not delivered, written in the transaction of the change and kept without
+-- end. Of a skipped message it is all that is left: only its entry has headers, errors and body.
+CREATE TABLE txmsg_audit (
+    entry       INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          INTEGER NOT NULL DEFAULT (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)),
+    seq         INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    sequence    INTEGER NOT NULL,
+    revision    INTEGER NOT NULL,                    -- of the row, before, as are state and attempts
+    attempts    INTEGER NOT NULL,
+    state       TEXT    NOT NULL,
+    verb        TEXT    NOT NULL,
+    who         TEXT    NOT NULL CHECK (who <> ''),
+    why         TEXT    NOT NULL CHECK (why <> ''),
+    destination TEXT    NOT NULL,
+    id          TEXT    NOT NULL,
+    topic       TEXT    NOT NULL,
+    key         TEXT    NOT NULL,
+    type        TEXT    NOT NULL,
+    headers     TEXT,
+    errors      TEXT,
+    body        BLOB,
+    CONSTRAINT txmsg_audit_verb CHECK (verb IN ('retry', 'skip', 'release') AND (verb = 'skip') = (body IS NOT NULL))
+) STRICT;
+
+CREATE INDEX txmsg_audit_id ON txmsg_audit (id);
+
 -- +goose Down
+DROP TABLE txmsg_audit;
 DROP TABLE txmsg_lane;
 DROP TABLE txmsg_instance;
 DROP TABLE txmsg_delivered;
