@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/database/postgres"
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
@@ -102,6 +104,18 @@ func TestDecide(t *testing.T) {
 		entries, err := r.Audit(t.Context(), localtable.AuditFilter{ID: rows[0].Message.ID}, 0, 10)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
+	})
+
+	t.Run("commits to the disk, on a connection that has settled too", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		r := lease(t, open(t, b.dsn, postgres.Config{}, func(c *pgxpool.Config) { c.MaxConns = 1 }))
+		watchCommits(t, b)
+		head := r.kill(t, "a")
+		require.Equal(t, []string{"off"}, b.durability(t, "txmsg_held INSERT"))
+		_, err := r.Decide(t.Context(), decision(localtable.VerbSkip, head))
+		require.NoError(t, err)
+		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_held DELETE"))
 	})
 
 	t.Run("shows a history that another program wrote", func(t *testing.T) {
