@@ -60,11 +60,16 @@ type node struct {
 	consumer  *consumer.Consumer[pgx.Tx]
 }
 
-func (c *counter) node(t *testing.T, handler consumer.Handler[pgx.Tx], cfg consumer.Config) node {
+// node makes a process; around wraps the broker of its messenger.
+func (c *counter) node(t *testing.T, handler consumer.Handler[pgx.Tx], cfg consumer.Config, around ...func(localtable.Broker) localtable.Broker) node {
 	t.Helper()
 	db, err := postgres.New(newPool(t, c.dsn, 64), postgres.Config{})
 	require.NoError(t, err)
-	m, err := localtable.New(db, c.broker.open(t), localtable.Config{Logger: c.log.logger()})
+	broker := c.broker.open(t)
+	for _, wrap := range around {
+		broker = wrap(broker)
+	}
+	m, err := localtable.New(db, broker, localtable.Config{Logger: c.log.logger()})
 	require.NoError(t, err)
 	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers: []string{c.address}, Group: c.group, Topics: []string{c.topic}, Concurrency: 64, CommitInterval: 100 * time.Millisecond,
