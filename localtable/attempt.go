@@ -36,7 +36,7 @@ func (a *attempt[Tx]) Resolve(ctx context.Context) txmsg.Outcome {
 
 // End implements [txmsg.Attempt]. What may have committed is looked for.
 func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
-	if outcome == txmsg.RolledBack {
+	if len(a.Messages()) == 0 || outcome == txmsg.RolledBack {
 		return
 	}
 	var written destinations
@@ -53,6 +53,7 @@ func (a *attempt[Tx]) End(outcome txmsg.Outcome) {
 		}
 	}
 	written.wakeUp()
+	a.messenger.others.committed()
 }
 
 // sleep reports whether ctx still stood when d was over.

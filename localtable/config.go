@@ -21,8 +21,8 @@ type Config struct {
 	// Concurrency is the most batches of a destination under way at once, each of other lanes. The relay uses at most so many
 	// database connections for each destination, one more for each, and four. Defaults to 3.
 	Concurrency int `yaml:"concurrency"`
-	// PollInterval is the longest time between two looks for due rows; commits of this process are seen at once. Defaults
-	// to 1 s.
+	// PollInterval is the longest time between two looks for due rows; commits are seen at once where the database can tell
+	// of them (see [Store.Listen]), those of this process in any case. Defaults to 1 s.
 	PollInterval time.Duration `yaml:"poll_interval"`
 	// LeaseTTL is how long the lanes of a process that died stay untouched. A process that is paused for longer loses
 	// its lanes. Defaults to 10 s.

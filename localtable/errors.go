@@ -1,9 +1,14 @@
 package localtable
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
+
+// ErrDeaf is returned by [Store.Listen]: the database accepted it and notifications do not arrive, as through a pooler that
+// gives each transaction another connection.
+var ErrDeaf = errors.New("notifications do not arrive")
 
 // ArgumentError is what an [Operator] answers to bad input, before it asks the database.
 type ArgumentError struct {

@@ -15,6 +15,7 @@ type Messenger[Tx any] struct {
 	store        Store[Tx]
 	destinations destinations
 	relay        *relay[Tx]
+	others       *notifier
 	running      atomic.Bool
 }
 
@@ -54,7 +55,8 @@ func newMessenger[Tx any](store Store[Tx], routes []Route, cfg Config, problems 
 	if err != nil {
 		return nil, err
 	}
-	return &Messenger[Tx]{store: store, destinations: destinations, relay: newRelay(store, destinations, cfg, instruments)}, nil
+	relay := newRelay(store, destinations, cfg, instruments)
+	return &Messenger[Tx]{store: store, destinations: destinations, relay: relay, others: relay.notifier()}, nil
 }
 
 // Transact implements [txmsg.Messenger].
@@ -104,8 +106,13 @@ func (m *Messenger[Tx]) insert(msgs []txmsg.Message) ([]txmsg.Statement, error) 
 	return m.store.Insert(entries), nil
 }
 
-// Wake tells the relay of this process that rows have been committed. Transact does it by itself. It never blocks.
-func (m *Messenger[Tx]) Wake() { m.destinations.wakeUp() }
+// Wake tells the relays of this and of other processes that rows have been committed. Transact does it by itself. It
+// never blocks: others are told from a goroutine that ends within two seconds, at most once in a few milliseconds. What a
+// process does not live to tell is found by polling.
+func (m *Messenger[Tx]) Wake() {
+	m.destinations.wakeUp()
+	m.others.committed()
+}
 
 // Run relays until ctx ends; then it sends no more, records what the brokers have accepted within Config.DrainTimeout, gives
 // its lanes to the other relays and closes the brokers. It implements [txmsg.Messenger].

@@ -17,6 +17,8 @@ type Health struct {
 	Owner string
 	// Lanes are how many it holds; none means that others relay, or that the database does not answer.
 	Lanes int
+	// Listens tells that commits of other processes are heard at once; else they wait for the poll.
+	Listens bool
 	// Destinations are in the order of the routes; without routes there is one.
 	Destinations []DestinationHealth
 	// DatabaseError is the last failure to read; nil when all is well.
@@ -41,7 +43,7 @@ type DestinationHealth struct {
 }
 
 func (r *relay[Tx]) health() Health {
-	health := Health{Owner: r.owner, Lanes: len(r.lanes.all())}
+	health := Health{Owner: r.owner, Lanes: len(r.lanes.all()), Listens: r.listener.hears.Load()}
 	for _, d := range r.destinations {
 		of := DestinationHealth{Destination: d.Destination}
 		of.OutageSince, of.Resting, of.BrokerError = d.breaker.state()

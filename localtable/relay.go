@@ -29,16 +29,19 @@ type relay[Tx any] struct {
 	lanes        *lanes
 	sweep        chan struct{} // the sweeper looks at once
 	seen         observation
+	listener     *listener
 }
 
 func newRelay[Tx any](store Store[Tx], destinations destinations, cfg Config, meter *instruments) *relay[Tx] {
 	host, _ := os.Hostname()
-	return &relay[Tx]{
+	r := &relay[Tx]{
 		store: store, destinations: destinations, cfg: cfg, meter: meter, log: cfg.Logger,
 		owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), txmsg.NewID()),
 		lanes: newLanes(),
 		sweep: make(chan struct{}, 1),
 	}
+	r.listener = r.newListener()
+	return r
 }
 
 // run ends in this order: the readers send no more and wait for their batches to be settled, while the keeper goes on renewing
@@ -60,6 +63,7 @@ func (r *relay[Tx]) run(ctx context.Context) error {
 	tidy.Go(func() { r.observer().run(ctx) })
 	tidy.Go(func() { r.sweeper().run(ctx) })
 	tidy.Go(func() { r.pruner().run(ctx) })
+	tidy.Go(func() { r.listener.run(ctx) })
 	return r.send(ctx)
 }
 
@@ -110,6 +114,7 @@ func (r *relay[Tx]) hold(keep, work context.Context, ready <-chan struct{}) {
 		return
 	}
 	r.keeper().run(keep, work)
+	r.lanes.renew(Lease{}, time.Time{}) // before others may take them
 	release, cancel := context.WithTimeout(context.WithoutCancel(keep), releaseTimeout)
 	defer cancel()
 	if err := r.store.Release(release, r.owner); err != nil {

@@ -61,6 +61,16 @@ type Store[Tx any] interface {
 
 	// Status counts, from the table.
 	Status(ctx context.Context) (Status, error)
+
+	// Notify wakes those who listen to these tables, in every process. That nobody does is no error. It is outside every
+	// transaction, and does not wait for one to end. A database that has no such means answers [txmsg.ErrUnsupported].
+	Notify(ctx context.Context) error
+
+	// Listen calls heard as soon as it is proven that notifications arrive, since rows may have been committed before, and
+	// after each Notify that follows, once or once for several, one call at a time. It returns nil when ctx ends, and an
+	// error when notifications may be missed from then on. It is [ErrDeaf] if it found that none arrive,
+	// [txmsg.ErrUnsupported] if the database has no such means.
+	Listen(ctx context.Context, heard func()) error
 }
 
 // Entry is a message to write, with the name of the destination that is to get it.

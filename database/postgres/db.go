@@ -26,6 +26,10 @@ type DB struct {
 	logged bool   // what is delivered is logged too
 
 	backlogs sync.Map // destinations of which the last batch was full: lanes are looked at in two steps, see readSQL
+
+	sender *sender
+	listen *pgx.ConnConfig // nil to listen where the pool leads
+	pulse  time.Duration   // how often a connection that hears nothing is asked whether it lives
 }
 
 var _ txmsg.Database[pgx.Tx] = (*DB)(nil)
@@ -47,6 +51,9 @@ type Config struct {
 	// always logged. It counts for the days whose partition is not made yet: all of a new database, else from the day after
 	// tomorrow on. Defaults to false.
 	LoggedArchive bool `yaml:"logged_archive"`
+	// ListenURL is a DSN that leads to the database past a pooler in transaction mode, for the one connection that listens
+	// for commits of other processes; the pool's hooks are applied to it. Defaults to where the pool leads.
+	ListenURL string `yaml:"listen_url"`
 	// Logger gets what no caller is told. Defaults to discarding it.
 	Logger *slog.Logger `yaml:"-"`
 }
@@ -72,7 +79,22 @@ func (c *Config) validate() error {
 	if c.IdleTimeout > 0 && c.IdleTimeout < time.Millisecond {
 		problems = append(problems, fmt.Errorf("postgres: Config.IdleTimeout must be at least 1ms, got %s", c.IdleTimeout))
 	}
+	if c.ListenURL != "" && c.listenAt() == nil {
+		problems = append(problems, errors.New("postgres: Config.ListenURL must be a PostgreSQL DSN; it is not shown, for the password in it"))
+	}
 	return errors.Join(problems...)
+}
+
+// listenAt returns nil when there is none, or none that is valid.
+func (c *Config) listenAt() *pgx.ConnConfig {
+	if c.ListenURL == "" {
+		return nil
+	}
+	cfg, err := pgxpool.ParseConfig(c.ListenURL) // knows the pool's settings too, which a DSN may have
+	if err != nil {
+		return nil
+	}
+	return cfg.ConnConfig
 }
 
 // New returns a DB that uses pool, which stays the caller's to close. It connects to nothing.
@@ -84,7 +106,10 @@ func New(pool *pgxpool.Pool, cfg Config) (*DB, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, schema: cfg.Schema, logger: cfg.Logger, begin: pgx.TxOptions{IsoLevel: cfg.Isolation}, logged: cfg.LoggedArchive}
+	db := &DB{
+		pool: pool, schema: cfg.Schema, logger: cfg.Logger, begin: pgx.TxOptions{IsoLevel: cfg.Isolation}, logged: cfg.LoggedArchive,
+		sender: newSender(), listen: cfg.listenAt(), pulse: pulse,
+	}
 	if cfg.IdleTimeout > 0 {
 		db.idle = fmt.Sprint(cfg.IdleTimeout.Milliseconds())
 	}

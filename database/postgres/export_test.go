@@ -1,5 +1,7 @@
 package postgres
 
+import "time"
+
 // The statements whose cost the tests hold.
 const (
 	PlanSQL    = planSQL
@@ -9,3 +11,6 @@ const (
 	DeleteSQL  = deleteReadySQL
 	SweepSQL   = sweepSQL
 )
+
+// SetPulse changes how often a silent listener asks its connection.
+func SetPulse(db *DB, pulse time.Duration) { db.pulse = pulse }

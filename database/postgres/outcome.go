@@ -130,8 +130,13 @@ func verdict(id transactionID, then, now server, timeline string, status *string
 
 // connect opens a connection as the pool would.
 func (db *DB) connect(ctx context.Context) (*pgx.Conn, error) {
+	return db.connectTo(ctx, db.pool.Config().ConnConfig)
+}
+
+// connectTo opens a connection to where cfg leads, with the pool's hooks.
+func (db *DB) connectTo(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	pool := db.pool.Config()
-	cfg := pool.ConnConfig.Copy()
+	cfg = cfg.Copy()
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {
 			return nil, err

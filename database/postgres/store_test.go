@@ -35,6 +35,7 @@ func TestLocalTableStore(t *testing.T) {
 			Errors: func(t testing.TB, id string) []string {
 				return query[[]string](t, b, `SELECT coalesce(array_agg(e->>'error'), '{}') FROM txmsg_held, jsonb_array_elements(errors) e WHERE id = $1`, id)
 			},
+			Cut: b.cut,
 		}
 	})
 }

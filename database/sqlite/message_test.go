@@ -28,7 +28,7 @@ func TestLocaltableStore(t *testing.T) {
 			require.NotZero(t, changed, "nothing was moved")
 		}
 		return storetest.Harness[*sql.Tx]{
-			Store: db, Operator: db, Lanes: 1, SingleWriter: true,
+			Store: db, Operator: db, Lanes: 1, SingleWriter: true, Mute: true,
 			Age: func(t testing.TB, messageID string, by time.Duration) {
 				exec(t, `UPDATE txmsg_message SET due_at = due_at - ?1, created_at = created_at - ?1 WHERE id = ?2`, by.Milliseconds(), messageID)
 			},

@@ -33,12 +33,14 @@ type Faults struct {
 	// OutcomeErrors is how many of the next questions for an outcome are not answered; OutcomeUntold, that none is.
 	OutcomeErrors int
 	OutcomeUntold bool
+	// Deaf: who listens is told that nothing arrives.
+	Deaf bool
 }
 
 // Calls counts what a Memory was asked.
 type Calls struct {
 	Lease, Read, Others, Settle, Sweep, Prune, Status, Commit int
-	FindHeld, Decide                                          int
+	FindHeld, Decide, Notify, Listen                          int
 }
 
 // Memory is a database in memory: a [localtable.Store] with the transactions it needs.
@@ -53,6 +55,7 @@ type Memory struct {
 	faults    Faults
 	calls     Calls
 	open      int // transactions
+	listeners map[*memoryListener]bool
 }
 
 type memoryLane struct {
@@ -92,14 +95,17 @@ func (r *memoryRow) key() memoryKey { return memoryKey{r.Destination, r.Message.
 
 // NewMemory returns an empty database with so many lanes.
 func NewMemory(lanes int) *Memory {
-	return &Memory{lanes: make([]memoryLane, lanes), live: map[string]time.Time{}}
+	return &Memory{lanes: make([]memoryLane, lanes), live: map[string]time.Time{}, listeners: map[*memoryListener]bool{}}
 }
 
-// SetFaults replaces the faults.
+// SetFaults replaces the faults. Connections of those who listen do not survive Down.
 func (m *Memory) SetFaults(faults Faults) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = faults
+	if faults.Down {
+		m.cut()
+	}
 }
 
 // Calls returns what was asked until now.

@@ -30,5 +30,6 @@ func harness(m *storetest.Memory) storetest.Harness[*storetest.Tx] {
 		AgeDelivered: func(_ testing.TB, by time.Duration) { m.AgeDelivered(by) },
 		Expire:       func(_ testing.TB, owner string) { m.Expire(owner) },
 		Errors:       func(_ testing.TB, messageID string) []string { return m.Errors(messageID) },
+		Cut:          func(testing.TB) { m.Cut() },
 	}
 }

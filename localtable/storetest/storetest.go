@@ -25,6 +25,8 @@ type Harness[Tx any] struct {
 	// SingleWriter: a second transaction that writes waits until the first one has ended, so there are no tests of writers that
 	// overlap.
 	SingleWriter bool
+	// Mute: the database has no notifications, and says so.
+	Mute bool
 
 	// Age moves the times of the row of this message, which is not delivered, into the past: when it is due, and when it
 	// was written.
@@ -35,6 +37,8 @@ type Harness[Tx any] struct {
 	Expire func(t testing.TB, owner string)
 	// Errors returns the texts of the history of a row that is not delivered, newest last.
 	Errors func(t testing.TB, messageID string) []string
+	// Cut breaks the connections of those who listen. A store that is Mute has none.
+	Cut func(t testing.TB)
 }
 
 // Run runs the suite; open makes a harness for each test.
@@ -62,6 +66,7 @@ func Run[Tx any](t *testing.T, open func(t *testing.T) Harness[Tx]) {
 		{"Decide unparks", decideUnparkTests[Tx](probe.Operator)},
 		{"Decide is fenced", decideFenceTests[Tx](probe.Operator)},
 		{"Audit", auditTests[Tx](probe.Operator)},
+		{"Notify and Listen", notifyTests[Tx](probe)},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {
