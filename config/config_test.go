@@ -413,6 +413,14 @@ func TestLoggerIsGivenToStructsWithoutOne(t *testing.T) {
 	require.Same(t, source.Logger, got.Logger)
 	require.Same(t, mine, got.Inner.Logger)
 	require.Same(t, source.Logger, got.Items[0].Logger)
+
+	type Embedded inner
+	var outer struct {
+		Embedded `yaml:",inline"`
+		Name     string `yaml:"name"`
+	}
+	require.NoError(t, source.Section("outer", &outer))
+	require.Same(t, source.Logger, outer.Logger)
 }
 
 func TestAliasesAreFollowed(t *testing.T) {
@@ -427,9 +435,11 @@ func TestAliasesAreFollowed(t *testing.T) {
 
 func TestBackendsOpenOnASource(t *testing.T) {
 	opened := false
-	backends := txmsg.Backends[int]{"localtable/nats": func(_ context.Context, _ string, settings txmsg.Settings) (txmsg.Messenger[int], error) {
-		opened = true
-		return nil, settings.Section("localtable", &section{})
+	backends := txmsg.Backends[int]{"localtable/nats": func(_ string, settings txmsg.Settings) (func(context.Context) (txmsg.Messenger[int], error), error) {
+		return func(context.Context) (txmsg.Messenger[int], error) {
+			opened = true
+			return nil, nil
+		}, settings.Section("localtable", &section{})
 	}}
 	for name, c := range map[string]struct {
 		text, want string

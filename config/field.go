@@ -56,11 +56,11 @@ func names(fields []field) string {
 
 var loggerType = reflect.TypeFor[*slog.Logger]()
 
-// giveLogger sets the field Logger of a struct if it is there and nil.
+// giveLogger sets the field Logger of a struct, or of one embedded in it, if it is there and nil.
 func giveLogger(value reflect.Value, logger *slog.Logger) {
 	f, ok := value.Type().FieldByName("Logger")
-	if ok && f.Type == loggerType && f.IsExported() && len(f.Index) == 1 && logger != nil {
-		if logging := value.FieldByIndex(f.Index); logging.IsNil() {
+	if ok && f.Type == loggerType && f.IsExported() && logger != nil {
+		if logging, err := value.FieldByIndexErr(f.Index); err == nil && logging.IsNil() {
 			logging.Set(reflect.ValueOf(logger))
 		}
 	}

@@ -1,11 +1,8 @@
 package localtable
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -25,7 +22,7 @@ type destination struct {
 type destinations []*destination
 
 // newDestinations gives each topic of the configuration to the route that takes it.
-func newDestinations(routes []Route, cfg Config, instruments *instruments) (destinations, error) {
+func newDestinations(routes []Route, cfg Config, instruments *instruments) destinations {
 	all := make(destinations, len(routes))
 	for i, route := range routes {
 		if route.Concurrency == 0 {
@@ -40,19 +37,15 @@ func newDestinations(routes []Route, cfg Config, instruments *instruments) (dest
 			wake:     make(chan struct{}, 1),
 		}
 	}
-	var problems []error
-	for i, topic := range cfg.Topics {
-		d, err := all.of(topic)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("localtable: Config.Topics[%d]: %w", i, err))
-		} else if !slices.Contains(d.expected, topic) {
+	for _, topic := range cfg.Topics {
+		if d, err := all.of(topic); err == nil && !slices.Contains(d.expected, topic) {
 			d.expected = append(d.expected, topic)
 		}
 	}
 	for _, d := range all {
 		d.meter = instruments.of(d.Destination, d.expected)
 	}
-	return all, errors.Join(problems...)
+	return all
 }
 
 // of returns the first destination whose route takes topic.
@@ -62,13 +55,11 @@ func (all destinations) of(topic string) (*destination, error) {
 			return d, nil
 		}
 	}
-	routes := make([]string, len(all))
+	routes := make([]Route, len(all))
 	for i, d := range all {
-		routes[i] = d.String()
+		routes[i] = d.Route
 	}
-	return nil, &txmsg.InvalidMessageError{
-		Field: "Topic", Value: topic, Err: txmsg.ErrNoRoute, Rule: "must be one that a route takes: " + strings.Join(routes, ", "),
-	}
+	return nil, noRoute(topic, routes)
 }
 
 // check is the check of the topic's broker.

@@ -51,10 +51,7 @@ func newMessenger[Tx any](store Store[Tx], routes []Route, cfg Config, problems 
 	if err != nil {
 		return nil, fmt.Errorf("localtable: make metrics: %w", err)
 	}
-	destinations, err := newDestinations(routes, cfg, instruments)
-	if err != nil {
-		return nil, err
-	}
+	destinations := newDestinations(routes, cfg, instruments)
 	relay := newRelay(store, destinations, cfg, instruments)
 	return &Messenger[Tx]{store: store, destinations: destinations, relay: relay, others: relay.notifier()}, nil
 }

@@ -188,7 +188,13 @@ func TestOn(t *testing.T) {
 			return newBroker(), nil
 		}),
 	}
-	open := backends["localtable/fake"]
+	open := func(ctx context.Context, name string, settings txmsg.Settings) (txmsg.Messenger[*storetest.Tx], error) {
+		open, err := backends["localtable/fake"](name, settings)
+		if err != nil {
+			return nil, err
+		}
+		return open(ctx)
+	}
 
 	t.Run("both sections are read", func(t *testing.T) {
 		m, err := open(t.Context(), "localtable/fake", settings{
@@ -220,7 +226,9 @@ func TestOn(t *testing.T) {
 		defer otel.SetMeterProvider(noop.NewMeterProvider())
 		b := newBroker()
 		open := localtable.On(storetest.NewMemory(1), func(context.Context, brokerConfig) (*broker, error) { return b, nil })
-		m, err := open(t.Context(), "localtable/fake", settings{})
+		start, err := open("localtable/fake", settings{})
+		require.NoError(t, err)
+		m, err := start(t.Context())
 		require.ErrorContains(t, err, "no counters")
 		require.True(t, m == nil, "an interface that holds a nil pointer is not nil")
 		require.True(t, b.closed)

@@ -75,7 +75,26 @@ func validateRoutes(routes []Route, cfg Config) error {
 			patterns = append(patterns, pattern)
 		}
 	}
+	if len(problems) > 0 {
+		return errors.Join(problems...) // a route may lack what it should take
+	}
+	for i, topic := range cfg.Topics {
+		if !slices.ContainsFunc(routes, func(r Route) bool { return r.takes(topic) }) {
+			problems = append(problems, fmt.Errorf("localtable: Config.Topics[%d]: %w", i, noRoute(topic, routes)))
+		}
+	}
 	return errors.Join(problems...)
+}
+
+// noRoute is the error of a topic that no route takes.
+func noRoute(topic string, routes []Route) error {
+	texts := make([]string, len(routes))
+	for i, route := range routes {
+		texts[i] = route.String()
+	}
+	return &txmsg.InvalidMessageError{
+		Field: "Topic", Value: topic, Err: txmsg.ErrNoRoute, Rule: "must be one that a route takes: " + strings.Join(texts, ", "),
+	}
 }
 
 // isName reports whether name has the form of a topic.

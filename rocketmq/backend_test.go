@@ -1,6 +1,7 @@
 package rocketmq
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -25,19 +26,25 @@ func (s settings) Section(name string, into any) error {
 }
 
 func TestOn(t *testing.T) {
-	open := On(storetest.NewMemory())
+	open := func(ctx context.Context, settings txmsg.Settings) (txmsg.Messenger[*storetest.MemoryTx], error) {
+		open, err := On(storetest.NewMemory())("rocketmq", settings)
+		if err != nil {
+			return nil, err
+		}
+		return open(ctx)
+	}
 	t.Run("opens what the section says, without connecting", func(t *testing.T) {
-		m, err := open(t.Context(), "rocketmq", settings{cfg: testConfig()})
+		m, err := open(t.Context(), settings{cfg: testConfig()})
 		require.NoError(t, err)
 		require.Equal(t, txmsg.Abilities{}, m.Abilities())
 	})
 	t.Run("C60 names what is missing", func(t *testing.T) {
-		_, err := open(t.Context(), "rocketmq", settings{})
+		_, err := open(t.Context(), settings{})
 		require.ErrorContains(t, err, "Config.Group")
 	})
 	t.Run("returns the error of the section", func(t *testing.T) {
 		broken := errors.New("unknown field")
-		_, err := open(t.Context(), "rocketmq", settings{err: broken})
+		_, err := open(t.Context(), settings{err: broken})
 		require.ErrorIs(t, err, broken)
 	})
 }

@@ -39,12 +39,17 @@ func New[Tx any](store checker.Store[Tx], cfg Config) (*Messenger[Tx], error) {
 
 // On returns the Opener of this backend. It reads a [Config] from the section "rocketmq".
 func On[Tx any](store checker.Store[Tx]) txmsg.Opener[Tx] {
-	return func(_ context.Context, _ string, settings txmsg.Settings) (txmsg.Messenger[Tx], error) {
+	return func(_ string, settings txmsg.Settings) (func(context.Context) (txmsg.Messenger[Tx], error), error) {
 		var cfg Config
-		if err := settings.Section("rocketmq", &cfg); err != nil {
-			return nil, err
+		err := settings.Section("rocketmq", &cfg)
+		open := func(context.Context) (txmsg.Messenger[Tx], error) {
+			m, err := New(store, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return m, nil
 		}
-		return New(store, cfg)
+		return open, err
 	}
 }
 

@@ -23,34 +23,51 @@ type Settings interface {
 	Section(name string, into any) error
 }
 
-// Opener opens one backend. name is its key in [Backends]; its parts between slashes are the names of its sections. A broker
-// or database that does not answer is no error: Run waits for it.
-type Opener[Tx any] func(ctx context.Context, name string, settings Settings) (Messenger[Tx], error)
+// Opener reads the settings of one backend and opens nothing; the function it returns opens the backend. name is its key in
+// [Backends]. It reads its sections also when one of them is wrong: a section that no opener reads is unknown. A broker or
+// database that does not answer is no error: Run waits for it.
+type Opener[Tx any] func(name string, settings Settings) (open func(ctx context.Context) (Messenger[Tx], error), err error)
 
 // Backends are the backends that a program can run, by the name that configuration uses: "rocketmq", "localtable/kafka".
 type Backends[Tx any] map[string]Opener[Tx]
 
-// Open opens the backend that settings name. A name that is missing, unknown or in another case, and a setting that belongs
-// neither to a backend of b nor to the program, are errors that list what there is; they are found before anything is opened.
+// Open opens the backend that settings name. A name that is missing, unknown or in another case, a setting of the backend that
+// is wrong, and one that belongs neither to a backend of b nor to the program, are errors that list what there is; they are
+// found before anything is opened.
 func (b Backends[Tx]) Open(ctx context.Context, settings Settings) (Messenger[Tx], error) {
 	names := slices.Sorted(maps.Keys(b))
-	known := map[string]bool{}
-	for _, name := range names {
-		for part := range strings.SplitSeq(name, "/") {
-			known[part] = true
-		}
-	}
+	noting := &sectionNotes{Settings: settings, read: map[string]bool{}}
 	var problems []error
-	open, ok := b[settings.Backend()]
-	if !ok {
+	var open func(ctx context.Context) (Messenger[Tx], error)
+	if opener, ok := b[settings.Backend()]; ok {
+		var err error
+		open, err = opener(settings.Backend(), noting)
+		problems = append(problems, err)
+	} else {
 		problems = append(problems, fmt.Errorf("txmsg: backend must be one of %s, got %q", strings.Join(names, ", "), settings.Backend()))
 	}
-	sections := slices.Sorted(maps.Keys(known))
+	for _, name := range names {
+		if name != settings.Backend() {
+			_, _ = b[name](name, noting) // it need not be complete, but what it would read is known
+		}
+	}
+	sections := slices.Sorted(maps.Keys(noting.read))
 	for _, name := range settings.Unknown(sections...) {
 		problems = append(problems, fmt.Errorf("txmsg: unknown setting %s, there are the sections %s", name, strings.Join(sections, ", ")))
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
 	}
-	return open(ctx, settings.Backend(), settings)
+	return open(ctx)
+}
+
+// sectionNotes are settings that remember which sections were read.
+type sectionNotes struct {
+	Settings
+	read map[string]bool
+}
+
+func (s *sectionNotes) Section(name string, into any) error {
+	s.read[name] = true
+	return s.Settings.Section(name, into)
 }

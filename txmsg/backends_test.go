@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 type fakeSettings struct {
 	backend string
 	set     []string // top-level names
+	wrong   string   // a section that cannot be read
 }
 
 func (s fakeSettings) Backend() string { return s.backend }
@@ -25,14 +27,25 @@ func (s fakeSettings) Unknown(sections ...string) (unknown []string) {
 	return unknown
 }
 
-func (fakeSettings) Section(string, any) error { return nil }
+func (s fakeSettings) Section(name string, _ any) error {
+	if name == s.wrong {
+		return errors.New(name + " is wrong")
+	}
+	return nil
+}
 
 func TestBackendsOpen(t *testing.T) {
 	opened := ""
 	var result error
-	open := func(_ context.Context, name string, _ Settings) (Messenger[int], error) {
-		opened = name
-		return nil, result
+	open := func(name string, settings Settings) (func(context.Context) (Messenger[int], error), error) {
+		var problems []error
+		for section := range strings.SplitSeq(name, "/") {
+			problems = append(problems, settings.Section(section, nil))
+		}
+		return func(context.Context) (Messenger[int], error) {
+			opened = name
+			return nil, result
+		}, errors.Join(problems...)
 	}
 	backends := Backends[int]{"rocketmq": open, "localtable/kafka": open, "localtable/nats": open}
 
@@ -46,6 +59,9 @@ func TestBackendsOpen(t *testing.T) {
 		"C60 half a name":          {fakeSettings{backend: "Kafka"}, []string{`"Kafka"`}},
 		"C60 an unknown key":       {fakeSettings{backend: "rocketmq", set: []string{"rocketmq", "bakend"}}, []string{"unknown setting bakend", "kafka, localtable, nats, rocketmq"}},
 		"C60 all problems at once": {fakeSettings{backend: "nats", set: []string{"x", "y"}}, []string{`"nats"`, "setting x", "setting y"}},
+		"C60 a wrong section, and a setting of none": {
+			fakeSettings{backend: "rocketmq", set: []string{"rocketmq", "x"}, wrong: "rocketmq"}, []string{"rocketmq is wrong", "setting x"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened = ""
@@ -64,6 +80,8 @@ func TestBackendsOpen(t *testing.T) {
 		_, err := backends.Open(t.Context(), fakeSettings{backend: "localtable/nats", set: []string{"localtable", "nats", "kafka"}})
 		require.NoError(t, err)
 		require.Equal(t, "localtable/nats", opened)
+		_, err = backends.Open(t.Context(), fakeSettings{backend: "localtable/nats", set: []string{"nats", "kafka"}, wrong: "kafka"})
+		require.NoError(t, err, "a section of a backend that is not asked for")
 		result = errors.New("dial")
 		_, err = backends.Open(t.Context(), fakeSettings{backend: "rocketmq"})
 		require.ErrorIs(t, err, result)
