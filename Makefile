@@ -28,6 +28,9 @@ demo-check: ## place orders in the demo and compare three sources; BACKEND=rocke
 crash: ## kill the process at every named point of the protocols, 20 rounds a point
 	./integration/crash.sh 20
 
+fleet: ## kill and freeze five relays at random, restart their broker, and compare what was written with what came; SEED=7 repeats a run
+	./integration/fleet.sh "$(SEED)"
+
 services: ## start PostgreSQL, Kafka, NATS and RocketMQ and print the environment to export
 	@$(SERVICES) up
 
@@ -43,4 +46,4 @@ bench: ## measure against the hand-written limit and the peers in the same run
 bench-quick: ## the same against the limit alone, in under three minutes
 	./bench/run.sh quick
 
-.PHONY: help build lint test test-unit demo demo-check crash services services-down verify bench bench-quick
+.PHONY: help build lint test test-unit demo demo-check crash fleet services services-down verify bench bench-quick

@@ -20,6 +20,9 @@ go tool gotestsum --format pkgname --jsonfile "$results" -- -race -count=1 -time
 echo "killed at every point of the protocols:"
 sed -n 's/.*"Output":"\(crash: .*\)\\n"}$/\1/p' "$results"
 
+echo "several relays killed and frozen at random:"
+sed -n 's/.*"Output":"\(fleet: .*\)\\n"}$/\1/p' "$results"
+
 skipped=$(grep '"Action":"skip"' "$results" | grep -c '"Test":' || true)
 echo "skipped tests: $skipped"
 if [ "$skipped" -ne 0 ]; then

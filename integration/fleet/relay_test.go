@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// reports are what all relays have told.
+type reports struct {
+	mu      sync.Mutex
+	refused map[string]int  // how often, by message
+	passed  map[string]bool // messages that could have been refused and were given to the broker
+}
+
+func (r *reports) add(into string, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if into == "refused" {
+		r.refused[id]++
+	} else {
+		r.passed[id] = true
+	}
+}
+
+// instance is a relay's process as its parent sees it.
+type instance struct {
+	command   *exec.Cmd
+	log       bytes.Buffer
+	listening chan struct{}
+	ended     chan struct{} // closed when the process has ended and all that it told has been read
+
+	mu              sync.Mutex
+	flying, refused int
+	paused          bool
+}
+
+// start runs a relay; it dies with the test binary.
+func start(t *testing.T, p plan, all *reports) *instance {
+	t.Helper()
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	r := &instance{listening: make(chan struct{}), ended: make(chan struct{})}
+	r.command = exec.Command(os.Args[0])
+	r.command.Env = append(os.Environ(), planVariable+"="+string(text))
+	r.command.ExtraFiles = []*os.File{writer}
+	r.command.Stderr = &r.log
+	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, r.command.Start())
+	require.NoError(t, writer.Close())
+	go func() {
+		defer close(r.ended)
+		defer reader.Close()
+		for lines := bufio.NewScanner(reader); lines.Scan(); {
+			r.take(lines.Text(), all)
+		}
+		_ = r.command.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = r.command.Process.Kill()
+		<-r.ended
+	})
+	return r
+}
+
+func (r *instance) take(line string, all *reports) {
+	switch kind, rest, _ := strings.Cut(line, " "); kind {
+	case "listening":
+		close(r.listening)
+	case "flying":
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		_, _ = fmt.Sscan(rest, &r.flying, &r.refused)
+	default:
+		all.add(kind, rest)
+	}
+}
+
+func (r *instance) inFlight() (flying, refused int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flying, r.refused
+}
+
+func (r *instance) isPaused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paused
+}
+
+// kill ends the process and returns what was in flight.
+func (r *instance) kill(t *testing.T) int {
+	t.Helper()
+	require.NoError(t, r.command.Process.Kill())
+	<-r.ended
+	status, ok := r.command.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled(), "a relay ended by itself: %s: %s", r.command.ProcessState, r.tail())
+	flying, _ := r.inFlight()
+	return flying
+}
+
+// pause stops the process for so long; done is called when it goes on.
+func (r *instance) pause(t *testing.T, d time.Duration, done func()) {
+	t.Helper()
+	require.NoError(t, r.command.Process.Signal(syscall.SIGSTOP))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = true
+	time.AfterFunc(d, func() {
+		defer done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.paused = false
+		_ = r.command.Process.Signal(syscall.SIGCONT)
+	})
+}
+
+// end tells the process to end in order, and waits for it.
+func (r *instance) end(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.listening:
+	case <-r.ended:
+	case <-time.After(patience):
+	}
+	require.NoError(t, r.command.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		require.Fail(t, "a relay did not end", "within %s of SIGTERM: %s", patience, r.tail())
+	}
+	require.True(t, r.command.ProcessState.Success(), "a relay failed: %s: %s", r.command.ProcessState, r.tail())
+}
+
+func (r *instance) requireAlive(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.ended:
+		require.Fail(t, "a relay ended by itself", "%s: %s", r.command.ProcessState, r.tail())
+	default:
+	}
+}
+
+// tail is the end of the log of a process that has ended.
+func (r *instance) tail() string {
+	text := r.log.String()
+	return text[max(0, len(text)-4000):]
+}
