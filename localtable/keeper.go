@@ -26,6 +26,7 @@ type keeper struct {
 	ttl     time.Duration
 	lanes   *lanes
 	taken   func() // called when there are new lanes
+	expired func(lanes int)
 	trouble *trouble
 	log     *slog.Logger
 }
@@ -56,6 +57,10 @@ func (k *keeper) lease(ctx context.Context) time.Duration {
 		return min(k.trouble.failed("lease", err), k.ttl/renewals)
 	}
 	k.trouble.worked()
+	if lease.Expired > 0 {
+		k.log.Warn("lanes expired, their owner did not renew them", "expired", lease.Expired)
+		k.expired(lease.Expired)
+	}
 	taken := k.lanes.renew(lease, before.Add(k.ttl-k.ttl/driftPart))
 	if len(taken) > 0 {
 		k.log.Info("lanes taken", "owner", k.owner, "taken", len(taken), "held", len(lease.Lanes))

@@ -278,6 +278,7 @@ func TestInstruments(t *testing.T) {
 			require.InDelta(t, want, got[name], 0, name)
 		}
 		require.Contains(t, got, "oldest_unsent")
+		require.Contains(t, got, "oldest_snapshot")
 		require.NotZero(t, got["batch"])
 		require.NotContains(t, metrics(t, reader), "lanes", "a relay that ended tells nothing")
 	})
@@ -304,6 +305,18 @@ func TestInstruments(t *testing.T) {
 		after := metrics(t, reader)
 		require.InDelta(t, before["published orders"]+2, after["published orders"], 0)
 		require.InDelta(t, before["retried orders"], after["retried orders"], 0)
+	})
+
+	t.Run("C21 lanes that were taken over from a dead relay are counted", func(t *testing.T) {
+		before := metrics(t, reader)
+		inWorld(t, func(t *testing.T, w *world) {
+			p := w.start(localtable.Config{})
+			pass(time.Second)
+			p.gate.close()
+			w.start(localtable.Config{})
+			pass(time.Minute)
+		})
+		require.InDelta(t, before["lanes.expired"]+localtable.Lanes, metrics(t, reader)["lanes.expired"], 0)
 	})
 
 	t.Run("a publish span is linked to the writer's", func(t *testing.T) {

@@ -36,11 +36,11 @@ type instruments struct {
 	tracer trace.Tracer
 
 	written, delivered, retried, dead, parked metric.Int64Counter
-	pruned                                    metric.Int64Counter
+	pruned, expired                           metric.Int64Counter
 	batch                                     metric.Int64Histogram
 	latency                                   metric.Float64Histogram
 	lanes, open, resting, rows                metric.Int64ObservableGauge
-	oldest                                    metric.Float64ObservableGauge
+	oldest, snapshot                          metric.Float64ObservableGauge
 }
 
 func newInstruments() (*instruments, error) {
@@ -57,6 +57,9 @@ func newInstruments() (*instruments, error) {
 	counter(&m.dead, "dead", "Messages that were given up.")
 	counter(&m.parked, "parked", "Messages put behind an earlier one of their key.")
 	counter(&m.pruned, "pruned", "Delivered messages that were kept and are removed.")
+	var err error
+	m.expired, err = of.Int64Counter("txmsg.localtable.lanes.expired", metric.WithDescription("Lanes whose owner did not renew them in time, and which this process freed."))
+	problems = append(problems, err)
 	gauge := func(into *metric.Int64ObservableGauge, name, text string) {
 		made, err := of.Int64ObservableGauge("txmsg.localtable."+name, metric.WithDescription(text))
 		*into, problems = made, append(problems, err)
@@ -65,8 +68,10 @@ func newInstruments() (*instruments, error) {
 	gauge(&m.open, "breaker.open", "1 while the broker does not answer.")
 	gauge(&m.resting, "breaker.resting_topics", "Topics for which the broker does not answer although it does for others.")
 	gauge(&m.rows, "rows", "Rows of the table that are not delivered, by state.")
-	var err error
 	m.oldest, err = of.Float64ObservableGauge("txmsg.localtable.oldest_unsent", metric.WithUnit("s"), metric.WithDescription("Age of the oldest message that is due and not sent."))
+	problems = append(problems, err)
+	m.snapshot, err = of.Float64ObservableGauge("txmsg.localtable.oldest_snapshot", metric.WithUnit("s"),
+		metric.WithDescription("Age of the oldest transaction that keeps the database from clearing away what is dead in its tables."))
 	problems = append(problems, err)
 	m.batch, err = of.Int64Histogram("txmsg.localtable.batch", metric.WithUnit("{message}"), metric.WithDescription("Messages settled together."))
 	problems = append(problems, err)
@@ -101,6 +106,8 @@ func (m *meter) topic(topic string) metric.MeasurementOption {
 var background = context.Background()
 
 func (m *meter) countWritten(topic string) { m.written.Add(background, 1, m.topic(topic)) }
+
+func (m *instruments) countExpired(lanes int) { m.expired.Add(background, int64(lanes)) }
 
 func (m *instruments) countPruned(rows int) { m.pruned.Add(background, int64(rows)) }
 
@@ -142,13 +149,14 @@ func (m *instruments) observe(health func() Health) (unregister func(), err erro
 			return nil
 		}
 		to.ObserveFloat64(m.oldest, h.Status.OldestUnsent.Seconds())
+		to.ObserveFloat64(m.snapshot, h.Status.OldestSnapshot.Seconds())
 		for state, count := range map[string]int64{
 			"ready": h.Status.Ready, "waiting": h.Status.Waiting, "retry": h.Status.Retry, "parked": h.Status.Parked, "dead": h.Status.Dead,
 		} {
 			to.ObserveInt64(m.rows, count, metric.WithAttributes(attribute.String("state", state)))
 		}
 		return nil
-	}, m.lanes, m.open, m.resting, m.rows, m.oldest)
+	}, m.lanes, m.open, m.resting, m.rows, m.oldest, m.snapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,9 @@ import (
 // observeInterval is how old the table's numbers may be in metrics and Health.
 const observeInterval = 15 * time.Second
 
+// snapshotOld is the age at which a transaction of others is worth a warning: it keeps dead rows in our tables.
+const snapshotOld = time.Minute
+
 // Health is what the relay of one process knows.
 type Health struct {
 	// Owner is this relay's name in the lanes' leases and in the log.
@@ -84,6 +87,7 @@ type observer struct {
 	told    map[string]bool // unrouted destinations, each once
 	trouble *trouble
 	log     *slog.Logger
+	warned  bool // of a snapshot that is old
 }
 
 func (r *relay[Tx]) observer() *observer {
@@ -116,5 +120,18 @@ func (o *observer) step(ctx context.Context) time.Duration {
 			o.log.Warn("rows of a destination that no route here has", "destination", name)
 		}
 	}
+	o.judgeSnapshot(status.OldestSnapshot)
 	return observeInterval
+}
+
+// judgeSnapshot warns once of each time in which a snapshot is old.
+func (o *observer) judgeSnapshot(age time.Duration) {
+	switch old := age > snapshotOld; {
+	case old && !o.warned:
+		o.warned = true
+		o.log.Warn("a long transaction keeps dead rows in the tables", "age", age.Round(time.Second))
+	case !old && o.warned:
+		o.warned = false
+		o.log.Info("the long transaction has ended")
+	}
 }

@@ -140,7 +140,7 @@ func (r *relay[Tx]) keeper() *keeper {
 		r.destinations.wakeUp()
 		signal(r.sweep)
 	}
-	return &keeper{store: r.store, owner: r.owner, ttl: r.cfg.LeaseTTL, lanes: r.lanes, taken: taken, trouble: newTrouble(r.log), log: r.log}
+	return &keeper{store: r.store, owner: r.owner, ttl: r.cfg.LeaseTTL, lanes: r.lanes, taken: taken, expired: r.meter.countExpired, trouble: newTrouble(r.log), log: r.log}
 }
 
 // awaitTopics returns an error if the destination's broker lacks topics that it should have. A broker that does not answer is

@@ -91,6 +91,8 @@ type Lease struct {
 	// Surplus is how many of Lanes the owner should release because others hold fewer than their share. When every live
 	// owner leases and releases its surplus in turn, each has its share after a few rounds, and Surplus stays 0.
 	Surplus int
+	// Expired is how many lanes this call freed because the time of their owner, another one, was over. Each is told once.
+	Expired int
 }
 
 // Row is a row that is due.
@@ -153,4 +155,7 @@ type Status struct {
 	OldestUnsent time.Duration
 	// Destinations are the names of those that have rows that are ready, waiting or in retry, in the order of their bytes.
 	Destinations []string
+	// OldestSnapshot is the age of the oldest transaction known to keep the database from clearing away what is dead in its
+	// tables, 0 when there is none. Reads cost more while it lasts.
+	OldestSnapshot time.Duration
 }

@@ -61,6 +61,12 @@ func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 			status.OldestUnsent = time.Duration(age * float64(time.Second))
 			return err
 		})
+		batch.Queue(db.sql(oldestSnapshotSQL)).QueryRow(func(row pgx.Row) error {
+			var age float64
+			err := row.Scan(&age)
+			status.OldestSnapshot = time.Duration(age * float64(time.Second))
+			return err
+		})
 	})
 	if err != nil {
 		return localtable.Status{}, fmt.Errorf("postgres: status: %w", err)

@@ -28,6 +28,10 @@ func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (local
 		if err != nil {
 			return err
 		}
+		const expired = `SELECT count(*) FROM txmsg_lane WHERE owner IS NOT NULL AND owner <> ? AND owner NOT IN (SELECT owner FROM txmsg_instance)`
+		if err := tx.QueryRowContext(ctx, expired, owner).Scan(&lease.Expired); err != nil {
+			return err
+		}
 		var epoch int64
 		err = tx.QueryRowContext(ctx, `UPDATE txmsg_lane SET epoch = epoch + (owner IS NOT ?1), owner = ?1
 			WHERE owner IS NULL OR owner = ?1 OR owner NOT IN (SELECT owner FROM txmsg_instance) RETURNING epoch`,

@@ -58,6 +58,9 @@ func (s tableStore[Tx]) Lease(ctx context.Context, owner string, ttl time.Durati
 	held, err := s.Store.Lease(ctx, owner, ttl)
 	s.leased(held.Lanes)
 	s.report("lanes", fmt.Sprint(len(held.Lanes)))
+	if held.Expired > 0 {
+		s.report("expired", fmt.Sprint(held.Expired))
+	}
 	s.at(after(lease))
 	return held, err
 }

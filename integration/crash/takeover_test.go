@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/txmsg/txmsg-go/integration/services"
 	"github.com/txmsg/txmsg-go/integration/topic"
+	"github.com/txmsg/txmsg-go/localtable"
 )
 
 func TestTakeover(t *testing.T) {
@@ -33,6 +35,7 @@ SELECT 'default', $1, 'key-' || n, convert_to(n::text, 'UTF8') FROM generate_ser
 		w.awaitDrained(t, living)
 		require.Less(t, time.Since(died), 15*time.Second, "time until all was sent")
 		living.end(t)
+		require.Equal(t, []string{fmt.Sprint(localtable.Lanes)}, living.reported("expired"), "lanes that were taken over from the dead relay")
 		ids := map[string]bool{}
 		read := w.topics.Read(t, w.plan.Topic)
 		for _, d := range read {

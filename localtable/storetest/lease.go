@@ -50,11 +50,14 @@ func leaseFirst[Tx any](t *testing.T, b *bench[Tx]) {
 		require.Contains(t, held, number)
 	}
 	require.Zero(t, lease.Surplus)
+	require.Zero(t, lease.Expired)
 }
 
 func leaseRenewal[Tx any](t *testing.T, b *bench[Tx]) {
 	before := epochs(t, b.all())
 	require.Equal(t, before, epochs(t, b.all()))
+	b.Expire(t, owner)
+	require.Zero(t, b.lease(owner).Expired, "its own lanes, which nobody wanted")
 }
 
 func leaseExclusive[Tx any](t *testing.T, b *bench[Tx]) {
@@ -69,6 +72,8 @@ func leaseTakeover[Tx any](t *testing.T, b *bench[Tx]) {
 	before := epochs(t, b.all())
 	b.Expire(t, owner)
 	lease := b.lease(other)
+	require.Equal(t, b.Lanes, lease.Expired, "lanes whose owner's time was over")
+	require.Zero(t, b.lease(other).Expired, "each is told once")
 	after := epochs(t, lease.Lanes)
 	require.Len(t, after, b.Lanes)
 	for number, epoch := range after {
@@ -135,6 +140,7 @@ func releaseAll[Tx any](t *testing.T, b *bench[Tx]) {
 	lease := b.lease(other)
 	after := epochs(t, lease.Lanes)
 	require.Len(t, after, b.Lanes, "an owner that is gone keeps no share")
+	require.Zero(t, lease.Expired, "what was released has not expired")
 	for number, epoch := range after {
 		require.Greater(t, epoch, before[number])
 	}

@@ -35,6 +35,8 @@ type Faults struct {
 	OutcomeUntold bool
 	// Deaf: who listens is told that nothing arrives.
 	Deaf bool
+	// Snapshot is what Status says of the oldest snapshot.
+	Snapshot time.Duration
 }
 
 // Calls counts what a Memory was asked.
@@ -207,7 +209,7 @@ func (m *Memory) Status(ctx context.Context) (localtable.Status, error) {
 		return localtable.Status{}, err
 	}
 	defer unlock()
-	var status localtable.Status
+	status := localtable.Status{OldestSnapshot: m.faults.Snapshot}
 	now := time.Now()
 	for _, row := range m.rows {
 		*[]*int64{&status.Ready, &status.Waiting, &status.Retry, &status.Parked, &status.Dead}[row.state]++

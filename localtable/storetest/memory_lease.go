@@ -17,21 +17,26 @@ func (m *Memory) Lease(ctx context.Context, owner string, ttl time.Duration) (lo
 	now := time.Now()
 	m.live[owner] = now.Add(ttl)
 	floor, ceil := m.share(now)
+	var lease localtable.Lease
 	held := 0
 	for number := range m.lanes {
-		if lane := &m.lanes[number]; lane.owner == owner {
+		switch lane := &m.lanes[number]; {
+		case lane.owner == owner:
 			lane.until = now.Add(ttl)
 			held++
+		case lane.owner != "" && !now.Before(lane.until):
+			lane.owner = ""
+			lease.Expired++
 		}
 	}
 	for number := range m.lanes {
 		lane := &m.lanes[number]
-		if held < ceil && lane.owner != owner && (lane.owner == "" || !now.Before(lane.until)) {
+		if held < ceil && lane.owner == "" {
 			*lane = memoryLane{owner: owner, epoch: lane.epoch + 1, until: now.Add(ttl)}
 			held++
 		}
 	}
-	lease := localtable.Lease{Surplus: max(held-ceil, min(held-floor, m.missing(now, owner, floor)), 0)}
+	lease.Surplus = max(held-ceil, min(held-floor, m.missing(now, owner, floor)), 0)
 	for number, lane := range m.lanes {
 		if lane.owner == owner {
 			lease.Lanes = append(lease.Lanes, localtable.Lane{Number: number, Epoch: lane.epoch})

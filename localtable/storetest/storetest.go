@@ -195,7 +195,7 @@ func (b *bench[Tx]) status() localtable.Status {
 	b.t.Helper()
 	status, err := b.Store.Status(b.ctx)
 	require.NoError(b.t, err)
-	status.OldestUnsent, status.Destinations = 0, nil
+	status.OldestUnsent, status.OldestSnapshot, status.Destinations = 0, 0, nil
 	return status
 }
 
