@@ -30,6 +30,11 @@ func TestFleet(t *testing.T) {
 		return start(t, plan{Database: dsn, Broker: server.Address(), Seed: seed, Lease: size.lease}, told)
 	}
 	h := &trouble{t: t, size: size, random: chance(seed, ofTrouble), broker: server, again: again}
+	defer func() { // before the relays are killed
+		if t.Failed() {
+			h.explain(pool)
+		}
+	}()
 	for range size.relays {
 		h.relays = append(h.relays, again())
 	}

@@ -36,7 +36,7 @@ func (r *reports) add(into string, id string) {
 // instance is a relay's process as its parent sees it.
 type instance struct {
 	command   *exec.Cmd
-	log       bytes.Buffer
+	log       journal
 	listening chan struct{}
 	ended     chan struct{} // closed when the process has ended and all that it told has been read
 
@@ -153,8 +153,24 @@ func (r *instance) requireAlive(t *testing.T) {
 	}
 }
 
-// tail is the end of the log of a process that has ended.
-func (r *instance) tail() string {
-	text := r.log.String()
+func (r *instance) tail() string { return r.log.tail() }
+
+// journal is what a process logs.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// tail is its end.
+func (j *journal) tail() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := j.text.String()
 	return text[max(0, len(text)-4000):]
 }

@@ -2,10 +2,14 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txmsg/txmsg-go/integration/services"
 )
@@ -141,4 +145,29 @@ func (h *trouble) await(ctx context.Context, victim *instance) {
 		<-tick.C
 	}
 	pause(ctx, time.Duration(h.random.IntN(int(40*time.Millisecond))))
+}
+
+// explain tells what there is to see when a run has failed.
+func (h *trouble) explain(pool *pgxpool.Pool) {
+	for i, r := range h.relays {
+		h.t.Logf("relay %d, process %d: %s", i, r.command.Process.Pid, r.tail())
+	}
+	for _, sql := range []string{
+		"SELECT 'instance ' || owner || ' ' || expires_at - clock_timestamp() FROM txmsg_instance",
+		"SELECT 'lanes ' || coalesce(owner, 'nobody') || ' ' || array_agg(lane ORDER BY lane)::text FROM txmsg_lane GROUP BY owner",
+		"SELECT 'ready ' || array_agg(DISTINCT lane)::text || ' ' || count(*) || ' ' || count(DISTINCT key) FROM txmsg_message",
+		"SELECT 'held ' || state || ' ' || array_agg(DISTINCT lane)::text || ' ' || count(*) || ' ' || count(DISTINCT key) FROM txmsg_held GROUP BY state",
+		"SELECT 'session ' || pid || ' ' || coalesce(state, '') || ' ' || coalesce(wait_event, '') || ' ' || clock_timestamp() - xact_start || ' ' || left(query, 100) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()",
+	} {
+		rows, err := pool.Query(context.Background(), sql)
+		lines, failed := pgx.CollectRows(rows, pgx.RowTo[*string])
+		if err = errors.Join(err, failed); err != nil {
+			h.t.Log(err)
+		}
+		for _, line := range lines {
+			if line != nil {
+				h.t.Log(*line)
+			}
+		}
+	}
 }
