@@ -4,7 +4,13 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
+
+// metrics reads what all messengers and consumers of this binary count.
+var metrics = metric.NewManualReader()
 
 // Tests here mostly wait for servers, so more of them run side by side than there are cores.
 func TestMain(m *testing.M) {
@@ -14,5 +20,6 @@ func TestMain(m *testing.M) {
 	if !given {
 		_ = flag.Set("test.parallel", "8")
 	}
+	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(metrics)))
 	os.Exit(m.Run())
 }

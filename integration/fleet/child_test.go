@@ -148,7 +148,7 @@ func (b *picky) Publish(ctx context.Context, msgs []txmsg.Message) []error {
 			results[places[i]] = err
 		}
 	}
-	pause(ctx, 10*time.Millisecond+rand.N(80*time.Millisecond)) // it has stored them, and the relay does not know yet
+	pause(ctx, 5*time.Millisecond+rand.N(40*time.Millisecond)) // it has stored them, and the relay does not know yet
 	return results
 }
 

@@ -144,7 +144,7 @@ func (h *trouble) await(ctx context.Context, victim *instance) {
 		}
 		<-tick.C
 	}
-	pause(ctx, time.Duration(h.random.IntN(int(40*time.Millisecond))))
+	pause(ctx, time.Duration(h.random.IntN(int(30*time.Millisecond))))
 }
 
 // explain tells what there is to see when a run has failed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -79,8 +80,8 @@ func (w *writers) write(ctx context.Context, n int) error {
 func (w *writers) transact(ctx context.Context, random *rand.Rand, count int, result error) error {
 	chosen := make([]int, 0, count)
 	for len(chosen) < count {
-		part := random.Float64() // the first keys are chosen more often than the others
-		if key := int(part * part * float64(w.size.keys)); !slices.Contains(chosen, key) {
+		// The first keys are chosen more often than the others; a key can have no more than one message in a call to the broker.
+		if key := int(math.Pow(random.Float64(), 1.5) * float64(w.size.keys)); !slices.Contains(chosen, key) {
 			chosen = append(chosen, key)
 		}
 	}

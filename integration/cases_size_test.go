@@ -1,0 +1,81 @@
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/integration/services"
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+func TestSizeCases(t *testing.T) {
+	t.Parallel()
+	t.Run("C66 a transaction that keeps dead rows in the tables is seen until it ends", testSnapshotSeen)
+	t.Run("C67 two hundred thousand rows of a stuck key do not hold up the others", testStuckKey)
+}
+
+func testSnapshotSeen(t *testing.T) {
+	t.Parallel()
+	const old = time.Second
+	ctx := context.Background()
+	s := newShop(t, services.Database(t, services.Postgres(t)), onKafka(t)) // other tests' transactions are seen, too
+	age := func() time.Duration { return s.status(t).OldestSnapshot }
+	for name, open := range map[string]func(tx pgx.Tx) error{
+		"reader": func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT FROM orders")
+			return err
+		},
+		"writer": func(tx pgx.Tx) error { return insertOrder(ctx, tx, "other work") },
+	} {
+		isolation := pgx.ReadCommitted
+		if name == "reader" {
+			isolation = pgx.RepeatableRead
+		}
+		require.Less(t, age(), old, "before the %s", name)
+		tx, err := s.direct.BeginTx(ctx, pgx.TxOptions{IsoLevel: isolation})
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, open(tx))
+		eventually(t, func() bool { return age() > old }, "the "+name+" to be seen")
+		require.LessOrEqual(t, age(), time.Since(began)+old, "age of the %s", name)
+		require.NoError(t, tx.Rollback(ctx))
+		eventually(t, func() bool { return age() < old }, "the "+name+"'s end to be seen")
+	}
+	tx, err := s.direct.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "SELECT FROM orders")
+	require.NoError(t, err)
+	pause(2 * old)
+	require.Less(t, age(), old, "a transaction that is idle and holds no snapshot does no harm")
+	require.NoError(t, tx.Rollback(ctx))
+}
+
+func testStuckKey(t *testing.T) {
+	t.Parallel()
+	const stuck, others = 200_000, 1000
+	ctx := context.Background()
+	s := newShop(t, services.Postgres(t), onKafka(t))
+	_, err := s.direct.Exec(ctx, `INSERT INTO txmsg_held (destination, topic, key, body, state, delayed, holds, attempts, due_at)
+		SELECT 'default', $1, 'stuck', 'x', CASE n WHEN 1 THEN 'retry' ELSE 'parked' END, false, n = 1, (n = 1)::int,
+			CASE n WHEN 1 THEN clock_timestamp() + interval '1 h' END
+		FROM generate_series(1, $2) n`, s.topic, stuck)
+	require.NoError(t, err)
+	m := s.messenger(t, localtable.Config{})
+	run(t, m)
+	eventually(t, func() bool { return m.Health().Lanes == localtable.Lanes }, "the relay to hold all lanes")
+	begin := time.Now()
+	s.fill(t, others)
+	_, err = s.direct.Exec(ctx, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'default', $1, 'stuck', 'x' FROM generate_series(1, 500)`, s.topic)
+	require.NoError(t, err)
+	m.Wake()
+	eventually(t, func() bool { return s.status(t).Ready == 0 }, "the others to be sent")
+	require.Less(t, time.Since(begin), 5*time.Second)
+	require.Len(t, copies(s.awaitDelivered(t)), others)
+	status := s.status(t)
+	require.EqualValues(t, 1, status.Retry)
+	require.EqualValues(t, stuck-1+500, status.Parked)
+}
