@@ -110,7 +110,7 @@ func (e *evidence) requireDead(t *testing.T) map[string]bool {
 	t.Helper()
 	dead := map[string]bool{}
 	for _, r := range e.held {
-		require.Contains(t, e.committed, r.ID, "a dead message was not committed")
+		e.requireCommitted(t, r)
 		require.Equal(t, maxAttempts, r.Attempts, "attempts of dead message %s", r.ID)
 		require.Equal(t, maxAttempts, r.Errors, "errors of dead message %s", r.ID)
 		e.requireSpent(t, r)
@@ -128,7 +128,7 @@ func (e *evidence) requireArchived(t *testing.T, dead map[string]bool) {
 	t.Helper()
 	archived := map[string]bool{}
 	for _, r := range e.archived {
-		require.Contains(t, e.committed, r.ID, "a message in the archive was not committed")
+		e.requireCommitted(t, r)
 		require.False(t, dead[r.ID], "dead message %s is in the archive", r.ID)
 		require.False(t, archived[r.ID], "message %s is in the archive twice", r.ID)
 		require.Less(t, r.Attempts, maxAttempts, "attempts of message %s", r.ID)
@@ -137,6 +137,12 @@ func (e *evidence) requireArchived(t *testing.T, dead map[string]bool) {
 		archived[r.ID] = true
 	}
 	require.Len(t, archived, len(e.committed)-len(dead), "messages in the archive")
+}
+
+func (e *evidence) requireCommitted(t *testing.T, r row) {
+	t.Helper()
+	_, ok := e.committed[r.ID]
+	require.True(t, ok, "message %s was not committed, and has a row", r.ID)
 }
 
 // requireSpent requires that each attempt was spent by a refusal.
