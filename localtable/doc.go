@@ -19,4 +19,6 @@
 // Relays lease lanes, the fixed partitions of the keys, so that one relay at a time sends a key. The relay of a lane reads
 // rows that are due, publishes them outside any transaction, and settles the batch in one statement that its lease
 // fences. Package storetest tests a [Store], package brokertest a [Broker].
+//
+// What the broker refused for good is dead. An [Operator] finds it and retries, skips or releases it.
 package localtable

@@ -36,9 +36,9 @@
 // # Tables
 //
 // The tables stand in the folder migration. Ready messages stand in txmsg_message, those that wait, failed or are dead in
-// txmsg_held, and delivered ones that are kept in txmsg_delivered. Programs in other languages may write messages
-// themselves: every column of txmsg_message but topic and body has a default. A delayed one is written to txmsg_held, with
-// due_at.
+// txmsg_held, delivered ones that are kept in txmsg_delivered, and what a person decided in txmsg_audit, which nothing
+// shortens. Programs in other languages may write messages themselves: every column of txmsg_message but topic and body
+// has a default. A delayed one is written to txmsg_held, with due_at.
 //
 //	INSERT INTO txmsg_message (topic, key, body) VALUES ('orders', 'order-7', '{"id":7}');
 //	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');

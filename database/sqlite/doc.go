@@ -29,7 +29,8 @@
 // tables must be in the same file: a commit over attached files is not atomic in WAL mode.
 //
 // What the relay records of its work (leases, settlements, clean-up) does not wait for the disk: a power cut may undo the
-// last of it, though no end of a process, and then some messages are sent once more. Dead letters do wait.
+// last of it, though no end of a process, and then some messages are sent once more. Dead letters and what a person decides
+// do wait.
 //
 // A transaction that SQLite has rolled back by itself (disk full, an interrupted statement, ON CONFLICT ROLLBACK)
 // cannot commit in part: statements after it fail, and so do COMMIT and a commit that the callback asks for.

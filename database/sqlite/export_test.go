@@ -1,5 +1,7 @@
 package sqlite
 
+import "github.com/txmsg/txmsg-go/localtable"
+
 // Statements returns the statements that run all the time, by what they do.
 func (db *DB) Statements() map[string]string {
 	return map[string]string{
@@ -7,4 +9,9 @@ func (db *DB) Statements() map[string]string {
 		"others": readOthers, "fail": failMessage, "unpark": unparkMessages, "park": parkMessages, "sweep": sweepMessages,
 		"prune messages": pruneMessages, "prune inbox": pruneInbox, "status": messageStatus,
 	}
+}
+
+// FindStatement returns the statement that finds rows of these states.
+func FindStatement(states ...localtable.State) string {
+	return findMessages + wholeMessages + " WHERE m.seq > ?1 AND " + statesSQL(states) + " ORDER BY m.seq LIMIT 10"
 }

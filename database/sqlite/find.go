@@ -47,19 +47,19 @@ func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, li
 	return found, nil
 }
 
-// statesSQL looks for rows of these states, or of all but ready, in the partial indexes, which the conditions must name as
-// they are: a backlog of ready rows is not gone through. ?1 is the seq that they come after.
+// statesSQL looks for rows of these states, or of all but ready, in the partial indexes, so that a backlog of ready rows is not
+// gone through. ?1 is the seq that they come after.
 func statesSQL(states []localtable.State) string {
 	indexes := map[localtable.State]string{
-		localtable.StateWaiting: `state IN ('waiting', 'retry') AND state = 'waiting'`,
-		localtable.StateRetry:   `state IN ('waiting', 'retry') AND state = 'retry'`,
-		localtable.StateParked:  `state = 'parked'`,
-		localtable.StateDead:    `state = 'dead'`,
+		localtable.StateWaiting: `txmsg_message_due WHERE state IN ('waiting', 'retry') AND state = 'waiting'`,
+		localtable.StateRetry:   `txmsg_message_due WHERE state IN ('waiting', 'retry') AND state = 'retry'`,
+		localtable.StateParked:  `txmsg_message_parked WHERE state = 'parked'`,
+		localtable.StateDead:    `txmsg_message_dead WHERE state = 'dead'`,
 	}
 	var places []string
-	for state, condition := range indexes {
+	for state, index := range indexes {
 		if len(states) == 0 || slices.Contains(states, state) {
-			places = append(places, `SELECT seq FROM txmsg_message WHERE `+condition+` AND seq > ?1`)
+			places = append(places, `SELECT seq FROM txmsg_message INDEXED BY `+index+` AND seq > ?1`)
 		}
 	}
 	slices.Sort(places)

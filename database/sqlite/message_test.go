@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/txmsg/txmsg-go/database/sqlite"
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/localtable/storetest"
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -118,7 +119,11 @@ func TestSeqIsNeverUsedTwice(t *testing.T) {
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	for name, query := range db.Statements() {
+	statements := db.Statements()
+	statements["find all"] = sqlite.FindStatement()
+	statements["find dead"] = sqlite.FindStatement(localtable.StateDead)
+	statements["find what may be retried"] = sqlite.FindStatement(localtable.StateDead, localtable.StateRetry)
+	for name, query := range statements {
 		t.Run(name, func(t *testing.T) {
 			rows, err := db.Pool().Query(`EXPLAIN QUERY PLAN `+query, make([]any, 8)...)
 			require.NoError(t, err)
@@ -136,6 +141,7 @@ func TestPlans(t *testing.T) {
 			for _, step := range steps {
 				for _, table := range []string{"txmsg_message", "txmsg_delivered", "txmsg_inbox", "m", "h", "p"} {
 					require.NotEqual(t, "SCAN "+table, step, plan)
+					require.NotContains(t, step, "SEARCH "+table+" USING INTEGER PRIMARY KEY (rowid>?)", plan)
 				}
 			}
 		})

@@ -16,15 +16,19 @@ func decideUnparkTests[Tx any](operator localtable.OperatorStore) []test[Tx] {
 	}
 	var tests []test[Tx]
 	for _, verb := range []localtable.Verb{localtable.VerbSkip, localtable.VerbRelease} {
-		for name, run := range map[string]func(*testing.T, *bench[Tx], localtable.Verb){
-			"frees what waited for the row, in order":                         unparkAll[Tx],
-			"frees no further than the next head":                             unparkToHead[Tx],
-			"frees nothing behind an earlier head":                            unparkBehindHead[Tx],
-			"frees at most so many of each key; the rest follow by the sweep": unparkBounded[Tx],
-			"frees no other key and no other destination":                     unparkOthers[Tx],
-			"of two heads of a key frees what waited for both":                unparkTwo[Tx],
+		for _, sentence := range []struct {
+			name string
+			run  func(*testing.T, *bench[Tx], localtable.Verb)
+		}{
+			{"frees what waited for the row, in order", unparkAll[Tx]},
+			{"frees no further than the next head", unparkToHead[Tx]},
+			{"frees nothing behind an earlier head", unparkBehindHead[Tx]},
+			{"frees at most so many of each key; the rest follow by the sweep", unparkBounded[Tx]},
+			{"frees no other key and no other destination", unparkOthers[Tx]},
+			{"of two heads of a key frees what waited for both", unparkTwo[Tx]},
 		} {
-			tests = append(tests, test[Tx]{fmt.Sprintf("%s %s", verb, name), func(t *testing.T, b *bench[Tx]) { run(t, b, verb) }})
+			run := func(t *testing.T, b *bench[Tx]) { sentence.run(t, b, verb) }
+			tests = append(tests, test[Tx]{fmt.Sprintf("%s %s", verb, sentence.name), run})
 		}
 	}
 	return append(tests, test[Tx]{"retry frees nothing", unparkNotByRetry[Tx]})
