@@ -173,6 +173,22 @@ func TestReadCost(t *testing.T) {
 	})
 }
 
+func TestFindCost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hold(t, b, 20_000, 1000, "k", "parked")
+	hold(t, b, 20_000, 1000, "k", "dead")
+	after := query[int64](t, b, `SELECT max(seq) - 500 FROM txmsg_held`)
+	for _, analyze := range []bool{false, true} {
+		if analyze {
+			b.exec(t, `VACUUM ANALYZE txmsg_held`)
+		}
+		cost := buffers(explain(t, b, postgres.FindDeadSQL(), after))
+		t.Logf("buffers of the last page of 20,000 dead rows %d", cost)
+		require.Less(t, cost, 600)
+	}
+}
+
 // settling returns the parameters of a settlement of the rows that where chooses.
 func settling(t *testing.T, b bundle, where string) []any {
 	t.Helper()

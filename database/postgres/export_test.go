@@ -1,6 +1,15 @@
 package postgres
 
-import "time"
+import (
+	"time"
+
+	"github.com/txmsg/txmsg-go/localtable"
+)
+
+// FindDeadSQL is the statement that finds a page of dead rows.
+func FindDeadSQL() string {
+	return findHeldSQL + bareSQL + ` WHERE h.seq > $1 AND ` + statesSQL([]localtable.State{localtable.StateDead}) + ` ORDER BY h.seq LIMIT 500`
+}
 
 // The statements whose cost the tests hold.
 const (

@@ -14,7 +14,7 @@ import (
 )
 
 // FindHeld implements [localtable.OperatorStore].
-func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, limit int, whole bool) ([]localtable.Held, error) {
+func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, limit int, whole bool) (found []localtable.Held, err error) {
 	columns := bareSQL
 	if whole {
 		columns = wholeSQL
@@ -33,11 +33,15 @@ func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, li
 	c.addText("h.errors -> -1 ->> 'class' = $%d", f.Class)
 	c.addTime("h.created_at >= $%d", f.Since)
 	c.addTime("h.created_at < $%d", f.Until)
-	rows, err := db.pool.Query(ctx, db.sql(findHeldSQL+columns+c.where()+fmt.Sprintf(" ORDER BY h.seq LIMIT %d", limit)), c.args...)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: find held messages: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, scanHeld)
+	query := db.sql(findHeldSQL + columns + c.where() + fmt.Sprintf(" ORDER BY h.seq LIMIT %d", limit))
+	// A retry goes through many pages, so each must go straight to its first row.
+	err = db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(planSQL)
+		batch.Queue(query, c.args...).Query(func(rows pgx.Rows) (err error) {
+			found, err = pgx.CollectRows(rows, scanHeld)
+			return err
+		})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: find held messages: %w", err)
 	}

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ func TestDecide(t *testing.T) {
 			require.NoError(t, r.begin(t).Commit(t.Context(), r.message("b")...))
 			settlement, err := r.pool.Begin(t.Context())
 			require.NoError(t, err)
+			t.Cleanup(func() { _ = settlement.Rollback(context.Background()) })
 			_, err = settlement.Exec(t.Context(), `SELECT FROM txmsg_lane FOR NO KEY UPDATE`)
 			require.NoError(t, err)
 			decided := make(chan []localtable.Ref, 1)
