@@ -50,6 +50,7 @@ func TestConfigCases(t *testing.T) {
 		"rocketmq":         rocketmq.On(db),
 		"localtable/kafka": localtable.On(db, kafka.Open),
 		"localtable/nats":  localtable.On(db, nats.Open),
+		"localtable":       localtable.OnRoutes(db, localtable.Brokers{"kafka": localtable.Opening(kafka.Open), "nats": localtable.Opening(nats.Open)}),
 	}
 	brokers := "\nkafka: {brokers: [" + address + "]}\nnats: {urls: [nats://" + address + "]}"
 	for name, c := range map[string]struct {
@@ -61,6 +62,9 @@ func TestConfigCases(t *testing.T) {
 		"C60 half a backend in other case": {"backend: Kafka", []string{`"Kafka"`, "localtable/kafka"}},
 		"C60 an unknown key":               {"backend: localtable/kafka\nbakend: x", []string{"bakend"}},
 		"C60 an unknown key of a broker":   {"backend: localtable/nats\nlocaltable: {batchsize: 5}", []string{"batchsize"}},
+		"C60 an unknown broker of a route": {"backend: localtable\nlocaltable: {routes: [{destination: kafka, broker: kafak, topics: [t]}]}", []string{`must be one of kafka, nats, got "kafak"`}},
+		"C60 a route without its section":  {"backend: localtable\nlocaltable: {routes: [{destination: east, broker: kafka, topics: [t]}]}", []string{"route east (t): kafka: Config.Brokers must name at least one broker"}},
+		"C60 a section without its route":  {"backend: localtable\neast: {brokers: [x]}\nlocaltable: {routes: [{destination: kafka, broker: kafka, topics: [t]}]}", []string{"unknown setting east"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "shop.yaml")

@@ -24,13 +24,15 @@ import (
 
 func TestConformanceLocalTablePostgresKafka(t *testing.T) { conform(t, openPostgres, onKafka(t)) }
 func TestConformanceLocalTablePostgresNATS(t *testing.T)  { conform(t, openPostgres, onNATS(t)) }
+func TestConformanceLocalTablePostgresBoth(t *testing.T)  { conform(t, openPostgres, onBoth(t)) }
 func TestConformanceLocalTableSQLiteKafka(t *testing.T)   { conform(t, openSQLite, onKafka(t)) }
 func TestConformanceLocalTableSQLiteNATS(t *testing.T)    { conform(t, openSQLite, onNATS(t)) }
 
 // transport is a broker as the suite sees it: the server, and how the library connects to it.
 type transport struct {
 	topic.Broker
-	open func(t testing.TB) localtable.Broker
+	open   func(t testing.TB) localtable.Broker
+	routes func(t testing.TB) []localtable.Route // instead of open, where topics are divided
 }
 
 func onKafka(t testing.TB) transport { return kafkaAt(services.Kafka(t)) }
@@ -81,10 +83,22 @@ func bundle[Tx any](b base[Tx], broker transport) txmsgtest.Bundle[Tx] {
 	silence := &silence{told: map[string]bool{}}
 	messenger := func(t *testing.T, connections int) txmsg.Messenger[Tx] {
 		t.Helper()
-		opened := &silent{Broker: broker.open(t), silence: silence}
-		m, err := localtable.New(b.store(t, connections), opened, localtable.Config{})
+		wrap := func(opened localtable.Broker) localtable.Broker {
+			t.Cleanup(func() { require.NoError(t, opened.Close()) }) // of a messenger that nobody runs
+			return &silent{Broker: opened, silence: silence}
+		}
+		var m *localtable.Messenger[Tx]
+		var err error
+		if store := b.store(t, connections); broker.routes == nil {
+			m, err = localtable.New(store, wrap(broker.open(t)), localtable.Config{})
+		} else {
+			routes := broker.routes(t)
+			for i := range routes {
+				routes[i].Broker = wrap(routes[i].Broker)
+			}
+			m, err = localtable.NewRouted(store, routes, localtable.Config{})
+		}
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, opened.Close()) }) // of a messenger that nobody runs
 		return m
 	}
 	hooks := b.hooks
