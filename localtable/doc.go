@@ -18,7 +18,8 @@
 //
 // Relays lease lanes, the fixed partitions of the keys, so that one relay at a time sends a key. The relay of a lane reads
 // rows that are due, publishes them outside any transaction, and settles the batch in one statement that its lease
-// fences. Package storetest tests a [Store], package brokertest a [Broker].
+// fences. With routes ([NewRouted], [OnRoutes]) one table serves several brokers, and one that is away delays no other.
 //
-// What the broker refused for good is dead. An [Operator] finds it and retries, skips or releases it.
+// What the broker refused for good is dead. An [Operator] finds it and retries, skips or releases it. Package storetest tests a
+// [Store], package brokertest a [Broker].
 package localtable

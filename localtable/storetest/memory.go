@@ -220,12 +220,12 @@ func (m *Memory) Status(ctx context.Context) (localtable.Status, error) {
 		if row.state != dead && !due.After(now) {
 			status.OldestUnsent = max(status.OldestUnsent, now.Sub(row.Created))
 		}
-		if row.state == ready || row.state == waiting || row.state == retry {
+		toSend := row.state == ready || row.state == waiting || row.state == retry
+		if toSend && !slices.Contains(status.Destinations, row.Destination) {
 			status.Destinations = append(status.Destinations, row.Destination)
 		}
 	}
 	slices.Sort(status.Destinations)
-	status.Destinations = slices.Compact(status.Destinations)
 	return status, nil
 }
 
