@@ -2,6 +2,7 @@
 // docs/benchmarks.md, which it writes.
 //
 //	bench [-quick] [-work write,latency] [-who txmsg] [-profile] [-results file] [-docs file]
+//	bench growth [-archive 1000000,10000000] [-pending 500000] […]
 //	bench report -results file [-docs file]
 //
 // The servers are named by TXMSG_TEST_POSTGRES and TXMSG_TEST_KAFKA; run.sh starts those that are not.
@@ -26,6 +27,8 @@ func main() {
 		switch arguments[0] {
 		case "writer":
 			run, arguments = runWriter, arguments[1:]
+		case "growth":
+			run, arguments = measureGrowth, arguments[1:]
 		case "report":
 			run, arguments = report, arguments[1:]
 		}
