@@ -58,6 +58,9 @@ CREATE TABLE txmsg_held (
     CHECK (NOT holds OR state IN ('retry', 'dead') AND key <> '' AND NOT delayed)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
+-- All rows may be of one stuck key. The planner must not know, or it looks for that key's rows by seq, row by row.
+ALTER TABLE txmsg_held ALTER key SET (n_distinct = -1);
+
 CREATE INDEX txmsg_held_due ON txmsg_held (destination, lane, due_at) WHERE state IN ('waiting', 'retry');
 CREATE INDEX txmsg_held_holds ON txmsg_held (destination, key, seq) WHERE holds;
 CREATE INDEX txmsg_held_parked ON txmsg_held (lane, destination, key, seq) WHERE state = 'parked';
