@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows whether polls and drains cost the same however much the tables hold. Starts a database server of its own, since it leaves
-# transactions open for long, and stops it again. Takes about 10 GB of disk and half an hour. Arguments are the command's.
+# transactions open for long, and stops it again. Takes about 10 GB of disk and an hour. Arguments are the command's.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd .. && pwd)
