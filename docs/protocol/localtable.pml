@@ -74,6 +74,15 @@
 #ifndef ROLLBACKS
 #define ROLLBACKS 0
 #endif
+#ifndef WRITERS
+#define WRITERS 2        /* transactions that write at the same time, with BOUND */
+#endif
+#ifndef FULL
+#define FULL 0           /* some reads pay no heed to the bound */
+#endif
+#ifndef CRASHES
+#define CRASHES 0        /* of the database, which may forget the newest commits of all but the writers */
+#endif
 
 /* states of a row; VOID: its transaction was rolled back */
 #define NONE    0
@@ -127,8 +136,65 @@ bool closed;
 #ifdef BLOCKED_IN_MEMORY
 byte blocked[RELAYS];    /* keys, as bits */
 #endif
-#ifdef LAST_SEQ
-byte last[RELAYS];
+
+/* What the log on the disk says: a crash of the database goes back to it. */
+#if CRASHES > 0
+typedef Disk {
+	byte st[N];
+	byte rev[N];
+	byte att[N];
+	bool holds[N];
+	byte owner[LANES];
+	byte epoch[LANES];
+#ifdef BOUND
+	byte reopened[LANES];
+	byte seq;
+#endif
+};
+Disk disk;
+byte crashes;
+#endif
+
+/*
+ * The lower bound for polls. One memory stands for that of every process: a read may or may not learn, and every bound that was
+ * ever true stays true.
+ */
+#ifdef BOUND
+byte low[LANES], known[LANES]; /* no row of the lane with seq <= low is or becomes ready while the counter is as known */
+byte reopened[LANES];    /* the lane's counter, in the table */
+byte seq;                /* the last value of the sequence */
+byte locked, lockedW;    /* transactions that hold the table's lock and have no seq yet; those in W are counted in lockedW */
+byte open, openW;        /* rows that are written and not committed, as bits; those whose transactions are in W */
+byte upTo, grace, safe;  /* H; how far the period is; the H of the last one that is over */
+#ifdef TWO_SNAPSHOTS
+byte asked[RELAYS];
+#define FROM(i, l) asked[i]
+#else
+#define FROM(i, l) (wide || reopened[l] != known[l] -> 0 : low[l])
+#endif
+#ifdef BY_XID
+byte xid;                /* rows whose transactions have one */
+#endif
+bool wide, learns;
+#else
+#define FROM(i, l) 0
+#endif
+
+/* which unparkings count */
+#ifdef UNCOUNTED_SETTLEMENT
+#define BY_SETTLEMENT 0
+#else
+#define BY_SETTLEMENT 1
+#endif
+#ifdef UNCOUNTED_SWEEP
+#define BY_SWEEP 0
+#else
+#define BY_SWEEP 1
+#endif
+#ifdef UNCOUNTED_VERB
+#define BY_PERSON 0
+#else
+#define BY_PERSON 1
 #endif
 #ifdef UNPARK_SECOND
 byte pending[RELAYS + 1];
@@ -162,7 +228,7 @@ inline store(m) {
 }
 
 /* freeSQL: the parked rows of a key before which nothing has failed, in order, a bounded number. */
-inline unpark(k, most) {
+inline unpark(k, most, counts) {
 	count = 0;
 	yes = true;
 	for (q : 0 .. N - 1) {
@@ -178,17 +244,20 @@ inline unpark(k, most) {
 		:: else
 		fi
 	}
+#ifdef BOUND
+	;
+	if
+	:: count && counts -> reopened[LANE(k)]++
+	:: else
+	fi
+#endif
 }
 
 /* which rows are ready to be read */
 #ifdef DIRTY_READ
 #define READABLE(i, m) (st[m] == READY || st[m] == NONE)
 #else
-#ifdef LAST_SEQ
-#define READABLE(i, m) (st[m] == READY && m + 1 > last[i])
-#else
-#define READABLE(i, m) (st[m] == READY)
-#endif
+#define READABLE(i, m) (st[m] == READY && (m) >= FROM(i, LANE(KEY(m)))) /* m + 1 is its seq */
 #endif
 
 /* readSQL, after rows were chosen: which of them are followers. */
@@ -222,17 +291,45 @@ inline read(i) {
 			c = (follows -> PARK : (att[r] + 1 >= ATTEMPTS -> LAST : SEND));
 			assert(rev[r] < 15);
 			b[i].row[r] = c | (st[r] == RETRY -> 8 : 0) | (rev[r] << 4)
-#ifdef LAST_SEQ
-			;
-			if
-			:: st[r] == READY && r + 1 > last[i] -> last[i] = r + 1
-			:: else
-			fi
-#endif
 		:: else
 		fi
 	}
 }
+
+#ifdef BOUND
+#ifdef NO_GRACE
+#define SAFE seq
+#else
+#define SAFE safe
+#endif
+/* What a read says of the bounds: its snapshot is younger than the end of the period. */
+inline learn(i) {
+	for (l : 0 .. LANES - 1) {
+		if
+		:: b[i].ep[l] ->
+			first = SAFE;
+#ifdef LAST_SEQ
+			first = low[l];
+#endif
+			for (q : 0 .. N - 1) {
+				if
+#ifdef LAST_SEQ
+				:: LANE(KEY(q)) == l && st[q] == READY && pick & (1 << q) -> first = q + 1
+#else
+#ifndef NO_FIRST
+				:: LANE(KEY(q)) == l && READABLE(i, q) && q < first -> first = q
+#endif
+#endif
+				:: else
+				fi
+			}
+			low[l] = first;
+			known[l] = reopened[l]
+		:: else
+		fi
+	}
+}
+#endif
 
 /* line.stop: what comes after m in its key is not sent in this batch. */
 inline drop(i, m, code) {
@@ -322,7 +419,7 @@ inline leave(m, to) {
 	holds[m] = false;
 	rev[m] = 0;
 	att[m] = 0;
-	refused[m] = 0
+	refused[m] = (CRASHES -> refused[m] : 0) /* a crash may bring it back */
 }
 
 /* Settle, under the lane's lock: who is delivered, who failed, who no longer waits, who therefore does. */
@@ -393,7 +490,7 @@ inline unparkFreed(s) {
 #else
 	for (l : 0 .. KEYS - 1) {
 		if
-		:: freed & (1 << l) -> unpark(l, UNPARK)
+		:: freed & (1 << l) -> unpark(l, UNPARK, BY_SETTLEMENT)
 		:: else
 		fi
 	}
@@ -444,13 +541,81 @@ inline take(i, lane) {
 	owner[lane] = i + 1;
 	epoch[lane]++;
 	b[i].ep[lane] = epoch[lane];
+	flush();
 #ifdef BLOCKED_IN_MEMORY
 	blocked[i] = 0;
 #endif
-#ifdef LAST_SEQ
-	last[i] = 0;
+}
+
+/* Everything that was committed is on the disk: after any commit that waits for it, and sooner or later. */
+inline flush() {
+#if CRASHES > 0
+	for (q : 0 .. N - 1) {
+		disk.st[q] = st[q];
+		disk.rev[q] = rev[q];
+		disk.att[q] = att[q];
+		disk.holds[q] = holds[q]
+	}
+	for (q : 0 .. LANES - 1) {
+		disk.owner[q] = owner[q];
+		disk.epoch[q] = epoch[q];
+#ifdef BOUND
+		disk.reopened[q] = reopened[q]
+#endif
+	}
+#ifdef BOUND
+	;
+	disk.seq = seq
+#endif
+	;
+#endif
+	skip
+}
+
+#ifdef ASYNC_WRITE
+#define durable() skip
+#else
+#define durable() flush()
+#endif
+
+#if CRASHES > 0
+/* Transactions that are open are rolled back, and a seq that is not on the disk is given out again. */
+inline crash() {
+	for (q : 0 .. N - 1) {
+		st[q] = disk.st[q];
+#ifdef BOUND
+		st[q] = (st[q] == NONE && q < disk.seq -> VOID : st[q]);
+#endif
+		rev[q] = disk.rev[q];
+		att[q] = disk.att[q];
+		holds[q] = disk.holds[q]
+	}
+	for (q : 0 .. LANES - 1) {
+		owner[q] = disk.owner[q];
+		epoch[q] = disk.epoch[q];
+#ifdef BOUND
+		reopened[q] = disk.reopened[q];
+#ifndef KEEP_BOUND
+		low[q] = 0;
+		known[q] = 0
+#endif
+#endif
+	}
+#ifdef BOUND
+	;
+	seq = disk.seq;
+	locked = 0;
+	lockedW = 0;
+	open = 0;
+	openW = 0;
+#ifndef KEEP_BOUND
+	upTo = 0;
+	grace = 0;
+	safe = 0
+#endif
 #endif
 }
+#endif
 
 /*
  * From here on nothing fails and nobody else moves: does this relay bring every row to its end? The check is made in every
@@ -463,11 +628,17 @@ inline close(i) {
 		:: else
 		fi
 	}
-	for (turn : 0 .. 4 * N) {
+	for (turn : 0 .. 5 * N) {
 #if SWEEP
 		for (l : 0 .. KEYS - 1) {
-			unpark(l, UNPARK)
+			unpark(l, UNPARK, BY_SWEEP)
 		}
+#endif
+#ifdef BOUND
+		if
+		:: !locked && !lockedW && !open -> safe = seq
+		:: else
+		fi;
 #endif
 		pick = 0;
 		first = 0;
@@ -488,10 +659,21 @@ inline close(i) {
 			fi
 		}
 		if
+#if FULL
+		:: pick == 0 && !wide -> wide = true
+		:: pick == 0 && wide -> break
+#else
 		:: pick == 0 -> break
+#endif
 		:: else
 		fi;
 		read(i);
+#ifdef BOUND
+		if
+		:: pick -> learn(i); wide = false
+		:: else
+		fi;
+#endif
 		for (r : 0 .. N - 1) {
 			if
 			:: SENT(b[i].row[r]) ->
@@ -504,7 +686,7 @@ inline close(i) {
 #ifdef UNPARK_SECOND
 		for (l : 0 .. KEYS - 1) {
 			if
-			:: pending[i] & (1 << l) -> unpark(l, UNPARK)
+			:: pending[i] & (1 << l) -> unpark(l, UNPARK, BY_SETTLEMENT)
 			:: else
 			fi
 		}
@@ -556,7 +738,38 @@ inline forget() {
 	spared = SPARED;
 	verbs = VERBS;
 	rollbacks = 0;
+#if CRASHES > 0
+	crashes = CRASHES;
+	flush();
+#endif
 	pick = 0
+#ifdef BOUND
+	;
+	for (l : 0 .. LANES - 1) {
+		low[l] = 0;
+		known[l] = 0;
+		reopened[l] = 0
+	}
+	seq = 0;
+	locked = 0;
+	lockedW = 0;
+	open = 0;
+	openW = 0;
+	upTo = 0;
+	grace = 0;
+	safe = 0;
+	wide = false
+#endif
+#ifdef TWO_SNAPSHOTS
+	;
+	for (q : 0 .. RELAYS - 1) {
+		asked[q] = 0
+	}
+#endif
+#ifdef BY_XID
+	;
+	xid = 0
+#endif
 #ifdef UNPARK_SECOND
 	;
 	for (q : 0 .. RELAYS) {
@@ -569,12 +782,6 @@ inline forget() {
 		blocked[q] = 0
 	}
 #endif
-#ifdef LAST_SEQ
-	;
-	for (q : 0 .. RELAYS - 1) {
-		last[q] = 0
-	}
-#endif
 }
 
 proctype Relay(byte i) {
@@ -585,9 +792,24 @@ end_idle:
 #if LANES > 1
 	:: atomic { !closed && epoch[1] < TAKES -> d_step { take(i, 1) } }; goto end_idle
 #endif
+#ifdef TWO_SNAPSHOTS
+	:: d_step { !closed -> asked[i] = (reopened[0] != known[0] -> 0 : low[0]) }; goto end_idle
+#endif
 	:: atomic { /* Read: of ready rows the first ones of a lane, of retries those that are due */
 		!closed && b[i].ep[0] + b[i].ep[LANES - 1] > 0 ->
 		at = 0;
+#ifdef BOUND
+		if
+		:: learns = true
+		:: skip
+		fi;
+#endif
+#if FULL
+		if
+		:: wide = true
+		:: skip
+		fi;
+#endif
 		do
 		:: at < N ->
 			if
@@ -612,6 +834,14 @@ end_idle:
 		skip;
 		d_step {
 			read(i);
+#ifdef BOUND
+			if
+			:: learns -> learn(i)
+			:: else
+			fi;
+			learns = false;
+			wide = false;
+#endif
 			pick = 0;
 			cut = 0;
 			stop = 0;
@@ -701,7 +931,7 @@ answered:
 	d_step {
 		for (l : 0 .. KEYS - 1) {
 			if
-			:: pending[i] & (1 << l) && MINE(i, LANE(l)) -> unpark(l, UNPARK)
+			:: pending[i] & (1 << l) && MINE(i, LANE(l)) -> unpark(l, UNPARK, BY_SETTLEMENT)
 			:: else
 			fi
 		}
@@ -722,18 +952,83 @@ end:
 }
 #endif
 
+#if CRASHES > 0
+proctype Server() {
+end_server:
+	do
+	:: d_step { !closed && crashes < CRASHES -> flush() }
+	:: d_step { !closed && crashes < CRASHES -> crashes++; crash(); skip }
+	od
+}
+#endif
+
 #if SWEEP
 proctype Sweeper() {
 end:
 	do
-	:: d_step { owner[LANE(0)] -> unpark(0, UNPARK); skip }
+	:: d_step { owner[LANE(0)] -> unpark(0, UNPARK, BY_SWEEP); skip }
 #if KEYS > 1
-	:: d_step { owner[LANE(1)] -> unpark(1, UNPARK); skip }
+	:: d_step { owner[LANE(1)] -> unpark(1, UNPARK, BY_SWEEP); skip }
 #endif
 	od
 }
 #endif
 
+#ifdef BOUND
+#ifdef TWO_KEYS
+#define OTHERS(m) (KEY(m) -> open & 2 : open & 253) /* open ones of its key */
+#else
+#define OTHERS(m) open
+#endif
+#define TAKES_SEQ (!COMMON_LOCK || !OTHERS(seq))
+#define OPENED ((open & 1) + (open >> 1 & 1) + (open >> 2 & 1) + (open >> 3 & 1))
+#ifdef BY_XID
+#define MAY_END(m) (!closed && open & xid & (1 << (m)))
+#else
+#define MAY_END(m) (!closed && open & (1 << (m)))
+#endif
+inline ends(m, to) {
+	st[m] = to;
+	open = open & ~(1 << m);
+	openW = openW & ~(1 << m)
+}
+#define WRITE(m) \
+	:: d_step { MAY_END(m) -> ends(m, READY); durable() } \
+	:: d_step { MAY_END(m) && rollbacks < ROLLBACKS -> rollbacks++; ends(m, VOID) }
+#define LOCK \
+	:: d_step { !closed && locked + lockedW + OPENED < WRITERS && seq + locked + lockedW < N -> locked++ } \
+	:: d_step { locked && TAKES_SEQ -> locked--; open = open | (1 << seq); seq++ } \
+	:: d_step { lockedW && TAKES_SEQ -> lockedW--; open = open | (1 << seq); openW = openW | (1 << seq); seq++ }
+
+/* H, then W, then all of W have ended. */
+proctype Horizon() {
+end_horizon:
+	do
+	:: d_step { !closed && grace == 0 && seq > safe ->
+		grace = 1;
+#ifdef W_FIRST
+		lockedW = locked; locked = 0; openW = open
+#else
+		upTo = seq
+#endif
+	}
+	:: d_step { grace == 1 ->
+		grace = 2;
+#ifdef W_FIRST
+		upTo = seq
+#else
+#ifdef BY_XID
+		openW = open & xid
+#else
+		lockedW = locked; locked = 0; openW = open
+#endif
+#endif
+	}
+	:: d_step { grace == 2 && !lockedW && !openW -> safe = upTo; upTo = 0; grace = 0 }
+	od
+}
+#else
+#define LOCK
 #define BEFORE(m, o) ((m) <= (o) || KEY(o) != KEY(m) || st[o] != NONE || !COMMON_LOCK)
 #if N > 3
 #define MAY(m) (!closed && st[m] == NONE && BEFORE(m, 0) && BEFORE(m, 1) && BEFORE(m, 2))
@@ -743,13 +1038,16 @@ end:
 #define MAY(m) (!closed && st[m] == NONE && BEFORE(m, 0))
 #endif
 #define WRITE(m) \
-	:: d_step { MAY(m) -> st[m] = READY } \
+	:: d_step { MAY(m) -> st[m] = READY; durable() } \
 	:: d_step { MAY(m) && rollbacks < ROLLBACKS -> rollbacks++; st[m] = VOID }
+
+#endif
 
 /* Transactions of the service. Those of different keys commit in any order. */
 proctype Writer() {
 end:
 	do
+	LOCK
 	WRITE(0)
 	WRITE(1)
 #if N > 2
@@ -757,6 +1055,9 @@ end:
 #endif
 #if N > 3
 	WRITE(3)
+#endif
+#ifdef BY_XID
+	:: d_step { !closed && (open & ~xid) -> xid = xid | (open & ~xid & -(open & ~xid)) } /* the INSERT has its seq and comes to its row */
 #endif
 	od
 }
@@ -803,7 +1104,7 @@ inline behind(m) {
 }
 byte look_;
 #else
-#define behind(m) unpark(KEY(m), UNPARK)
+#define behind(m) unpark(KEY(m), UNPARK, BY_PERSON)
 #endif
 
 #if N > 2
@@ -849,6 +1150,13 @@ end:
 			exempt[m] = true;
 			rev[m]++;
 			behind(m); skip }
+#ifdef BY_HAND
+		:: d_step { /* no verb: the row is made ready, and not counted */
+			st[m] = READY;
+			holds[m] = false;
+			exempt[m] = true;
+			rev[m]++ }
+#endif
 		fi;
 		looking = false;
 		m = 0;
@@ -866,8 +1174,14 @@ init {
 		run Relay(2);
 #endif
 		run Writer();
+#ifdef BOUND
+		run Horizon();
+#endif
 #if SWEEP
 		run Sweeper();
+#endif
+#if CRASHES > 0
+		run Server();
 #endif
 #if GIVEN_UP > 0
 		run Ghost();
