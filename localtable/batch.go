@@ -145,7 +145,7 @@ func (r *relay[Tx]) refusal(row Row, class string, err error) Result {
 	result := Result{Row: row, Fate: Retry, After: r.cfg.Schedule.after(row.Attempts), Class: class, Error: errorText(err)}
 	switch {
 	case class == "no_route" && r.cfg.NoRoute == Wait:
-		result.Spared, result.After = true, r.cfg.Schedule.sparing(time.Since(row.Created))
+		result.Spared, result.After = true, r.cfg.Schedule.sparing(r.clock.now().Sub(row.Created))
 		r.log.Debug("message has no route", "message_id", row.Message.ID, "topic", row.Message.Topic, "error", err)
 	case class != "refused", attempt >= r.cfg.MaxAttempts:
 		result.Fate, result.After = Dead, 0
@@ -203,7 +203,7 @@ func (b *batch[Tx]) count(changed int, first bool) {
 		})
 	}
 	if len(results) > 0 {
-		b.meter.countSettled(results, time.Now())
+		b.meter.countSettled(results, b.relay.clock.now())
 	}
 }
 

@@ -27,6 +27,7 @@ type keeper struct {
 	lanes   *lanes
 	taken   func() // called when there are new lanes
 	expired func(lanes int)
+	clock   *clock
 	trouble *trouble
 	log     *slog.Logger
 }
@@ -57,6 +58,7 @@ func (k *keeper) lease(ctx context.Context) time.Duration {
 		return min(k.trouble.failed("lease", err), k.ttl/renewals)
 	}
 	k.trouble.worked()
+	k.clock.set(lease.Now)
 	if lease.Expired > 0 {
 		k.log.Warn("lanes expired, their owner did not renew them", "expired", lease.Expired)
 		k.expired(lease.Expired)

@@ -76,7 +76,7 @@ func newInstruments() (*instruments, error) {
 	m.batch, err = of.Int64Histogram("txmsg.localtable.batch", metric.WithUnit("{message}"), metric.WithDescription("Messages settled together."))
 	problems = append(problems, err)
 	m.latency, err = of.Float64Histogram("txmsg.localtable.latency", metric.WithUnit("s"),
-		metric.WithDescription("From the writing of a message, on the database's clock, to its settlement, on this machine's."),
+		metric.WithDescription("From the writing of a message to its settlement, by the database's clock."),
 		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600))
 	return m, errors.Join(append(problems, err)...)
 }

@@ -27,6 +27,7 @@ type relay[Tx any] struct {
 	log          *slog.Logger
 	owner        string
 	lanes        *lanes
+	clock        clock
 	sweep        chan struct{} // the sweeper looks at once
 	seen         observation
 	listener     *listener
@@ -140,7 +141,7 @@ func (r *relay[Tx]) keeper() *keeper {
 		r.destinations.wakeUp()
 		signal(r.sweep)
 	}
-	return &keeper{store: r.store, owner: r.owner, ttl: r.cfg.LeaseTTL, lanes: r.lanes, taken: taken, expired: r.meter.countExpired, trouble: newTrouble(r.log), log: r.log}
+	return &keeper{store: r.store, owner: r.owner, ttl: r.cfg.LeaseTTL, lanes: r.lanes, taken: taken, expired: r.meter.countExpired, clock: &r.clock, trouble: newTrouble(r.log), log: r.log}
 }
 
 // awaitTopics returns an error if the destination's broker lacks topics that it should have. A broker that does not answer is

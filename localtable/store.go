@@ -93,6 +93,8 @@ type Lease struct {
 	Surplus int
 	// Expired is how many lanes this call freed because the time of their owner, another one, was over. Each is told once.
 	Expired int
+	// Now is the database's time.
+	Now time.Time
 }
 
 // Row is a row that is due.

@@ -28,7 +28,7 @@ ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at`
     DELETE FROM txmsg_instance i USING gone WHERE i.owner = gone.owner AND NOT EXISTS (
         SELECT FROM txmsg_lane l WHERE l.owner = i.owner AND l.lane NOT IN (SELECT lane FROM free))
 )
-SELECT count(*) FROM free`
+SELECT count(*), clock_timestamp() FROM free`
 
 	// Of the live owners in the order of their names, the first ones have the lanes that cannot be shared evenly.
 	shareSQL = `SELECT (lanes / live + CASE WHEN before < lanes % live THEN 1 ELSE 0 END)::int AS share
@@ -50,7 +50,7 @@ func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (local
 	var lease localtable.Lease
 	err := db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(db.sql(reportSQL), owner, ttl.Seconds())
-		batch.Queue(db.sql(burySQL), owner).QueryRow(func(row pgx.Row) error { return row.Scan(&lease.Expired) })
+		batch.Queue(db.sql(burySQL), owner).QueryRow(func(row pgx.Row) error { return row.Scan(&lease.Expired, &lease.Now) })
 		batch.Queue(db.sql(takeSQL), owner)
 		batch.Queue(db.sql(heldSQL), owner).Query(func(rows pgx.Rows) error {
 			var lane localtable.Lane

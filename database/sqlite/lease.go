@@ -28,10 +28,12 @@ func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (local
 		if err != nil {
 			return err
 		}
-		const expired = `SELECT count(*) FROM txmsg_lane WHERE owner IS NOT NULL AND owner <> ? AND owner NOT IN (SELECT owner FROM txmsg_instance)`
-		if err := tx.QueryRowContext(ctx, expired, owner).Scan(&lease.Expired); err != nil {
+		const expired = `SELECT count(*), ` + now + ` FROM txmsg_lane WHERE owner IS NOT NULL AND owner <> ? AND owner NOT IN (SELECT owner FROM txmsg_instance)`
+		var ms int64
+		if err := tx.QueryRowContext(ctx, expired, owner).Scan(&lease.Expired, &ms); err != nil {
 			return err
 		}
+		lease.Now = time.UnixMilli(ms)
 		var epoch int64
 		err = tx.QueryRowContext(ctx, `UPDATE txmsg_lane SET epoch = epoch + (owner IS NOT ?1), owner = ?1
 			WHERE owner IS NULL OR owner = ?1 OR owner NOT IN (SELECT owner FROM txmsg_instance) RETURNING epoch`,

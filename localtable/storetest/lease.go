@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,10 @@ func leaseFirst[Tx any](t *testing.T, b *bench[Tx]) {
 	}
 	require.Zero(t, lease.Surplus)
 	require.Zero(t, lease.Expired)
+	b.write(keyed("k", "a")...)
+	created := b.read(lease.Lanes, most)[0].Created
+	require.WithinDuration(t, created, lease.Now, time.Minute, "a row's time and the lease's are the same clock's")
+	require.False(t, b.lease(owner).Now.Before(created))
 }
 
 func leaseRenewal[Tx any](t *testing.T, b *bench[Tx]) {

@@ -17,7 +17,7 @@ func (m *Memory) Lease(ctx context.Context, owner string, ttl time.Duration) (lo
 	now := time.Now()
 	m.live[owner] = now.Add(ttl)
 	floor, ceil := m.share(now)
-	var lease localtable.Lease
+	lease := localtable.Lease{Now: now}
 	held := 0
 	for number := range m.lanes {
 		switch lane := &m.lanes[number]; {
