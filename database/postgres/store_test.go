@@ -20,24 +20,29 @@ import (
 func TestLocalTableStore(t *testing.T) {
 	tabletest.Run(t, func(t *testing.T) tabletest.Harness[pgx.Tx] {
 		b := setup(t)
-		return tabletest.Harness[pgx.Tx]{
-			Store: b.as(t, postgres.Write, postgres.Relay), Operator: b.as(t, postgres.Operate), Lanes: localtable.Lanes,
-			Age: func(t testing.TB, id string, by time.Duration) {
-				b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
-				b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
-			},
-			AgeDelivered: func(t testing.TB, by time.Duration) {
-				b.exec(t, `UPDATE txmsg_delivered SET delivered_at = delivered_at - $1::interval`, by)
-			},
-			Expire: func(t testing.TB, owner string) {
-				b.exec(t, `UPDATE txmsg_instance SET expires_at = clock_timestamp() WHERE owner = $1`, owner)
-			},
-			Errors: func(t testing.TB, id string) []string {
-				return query[[]string](t, b, `SELECT coalesce(array_agg(e->>'error'), '{}') FROM txmsg_held, jsonb_array_elements(errors) e WHERE id = $1`, id)
-			},
-			Cut: b.cut,
-		}
+		return b.table(b.as(t, postgres.Write, postgres.Relay), b.as(t, postgres.Operate))
 	})
+}
+
+// table is the harness of a store and an operator's store on b's tables.
+func (b bundle) table(store localtable.Store[pgx.Tx], operator localtable.OperatorStore) tabletest.Harness[pgx.Tx] {
+	return tabletest.Harness[pgx.Tx]{
+		Store: store, Operator: operator, Lanes: localtable.Lanes,
+		Age: func(t testing.TB, id string, by time.Duration) {
+			b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
+			b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
+		},
+		AgeDelivered: func(t testing.TB, by time.Duration) {
+			b.exec(t, `UPDATE txmsg_delivered SET delivered_at = delivered_at - $1::interval`, by)
+		},
+		Expire: func(t testing.TB, owner string) {
+			b.exec(t, `UPDATE txmsg_instance SET expires_at = clock_timestamp() WHERE owner = $1`, owner)
+		},
+		Errors: func(t testing.TB, id string) []string {
+			return query[[]string](t, b, `SELECT coalesce(array_agg(e->>'error'), '{}') FROM txmsg_held, jsonb_array_elements(errors) e WHERE id = $1`, id)
+		},
+		Cut: b.cut,
+	}
 }
 
 func TestCheckerStore(t *testing.T) {

@@ -4,7 +4,7 @@
 //
 //  1. the address in the environment: TXMSG_TEST_POSTGRES, TXMSG_TEST_KAFKA, TXMSG_TEST_NATS, TXMSG_TEST_ROCKETMQ;
 //  2. a container, where a Docker engine answers;
-//  3. a native process: PostgreSQL and NATS as installed on the machine, Kafka and RocketMQ on the machine's
+//  3. a native process: PostgreSQL, PgBouncer and NATS as installed on the machine, Kafka and RocketMQ on the machine's
 //     Java (17 or later) from jars that Maven fetches once into the user's cache folder;
 //  4. a skipped test that says what was missing, or a failed one when CI is set: there a test that does not run is a fault.
 //
@@ -18,7 +18,7 @@
 //	eval "$(go run ./integration/services/cmd/services down)"
 //
 // A shared server is never harmed by a test. A test that stops, kills or freezes its server starts one of its own
-// (StartPostgres, StartKafka, StartNATS, StartRocketMQ); a test that harms only the connection puts a Proxy before it.
+// (StartPostgres, StartKafka, StartNATS, StartRocketMQ), as does one that needs a pooler (StartPgBouncer); a test that harms only the connection puts a Proxy before it.
 //
 //	func TestRelaySurvivesBrokerCrash(t *testing.T) {
 //		dsn := services.Schema(t, services.Postgres(t))

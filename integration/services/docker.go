@@ -21,6 +21,7 @@ type image struct {
 	command []string
 	env     map[string]string
 	files   map[string]string // content by path
+	host    bool              // it is in the network of the engine's host, to reach what listens there
 }
 
 // container is an instance in a container. It is reached at the ports it listens at inside, so that a restart, which
@@ -78,6 +79,10 @@ func newContainer(ctx context.Context, s *service, p place, engine *testcontaine
 		bindings[port] = []network.PortBinding{{HostIP: bind, HostPort: strconv.Itoa(number)}}
 	}
 	request.HostConfigModifier = func(config *containertype.HostConfig) { config.PortBindings = bindings }
+	if from.host {
+		request.ExposedPorts = nil
+		request.HostConfigModifier = func(config *containertype.HostConfig) { config.NetworkMode = network.NetworkHost }
+	}
 	for path, content := range from.files {
 		request.Files = append(request.Files, testcontainers.ContainerFile{
 			Reader: strings.NewReader(content), ContainerFilePath: path, FileMode: 0o644,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,7 @@ func (s Stand) Up(ctx context.Context, names ...string) ([]Address, error) {
 	}
 	defer unlock()
 	if s.Install {
-		if err := installPackages(ctx, chosen); err != nil {
+		if err := installPackages(ctx, withPoolers(chosen)); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +140,14 @@ func choose(names []string) ([]*service, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// withPoolers adds what tests start by themselves before a chosen service.
+func withPoolers(chosen []*service) []*service {
+	if slices.Contains(chosen, postgres) {
+		return append(slices.Clone(chosen), pgbouncer(&url.URL{}))
+	}
+	return chosen
 }
 
 // serves asks once.
