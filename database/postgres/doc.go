@@ -26,8 +26,18 @@
 // # Connections
 //
 // A transaction uses one connection from BEGIN to COMMIT and never asks for a second. Everything else (relay, checks,
-// clean-up) takes a connection of the pool for one round trip at a time. Two calls open one of their own: Migrate, and the
-// verdict after an unclear commit, which must not wait for a full pool.
+// clean-up) takes a connection of the pool for one round trip at a time. Four calls have one of their own: Migrate, the
+// verdict after an unclear commit, which must not wait for a full pool, and Notify and Listen, so that a pool of one is
+// enough. That of Notify is opened when another process may have to be told of a commit, and closed after five seconds
+// without; that of Listen stays open while the relay runs.
+//
+// A pooler in transaction mode must not be given named statements, a search_path in the DSN, nor a listener:
+//
+//	pool, err := pgxpool.New(ctx, "postgres://pooler/shop?default_query_exec_mode=exec") // or cache_describe
+//	db, err := postgres.New(pool, postgres.Config{Schema: "messages", ListenURL: "postgres://server/shop"})
+//
+// Migrate needs a DB whose pool leads to the server itself. Without ListenURL the relay finds commits of other processes by
+// polling, and warns once.
 //
 // A machine that loses power does not say goodbye to the server: its open transactions keep their locks until the server
 // notices. [Config.IdleTimeout] bounds that for a session that waits for the next statement; for one that was cut off in
@@ -42,6 +52,10 @@
 //
 //	INSERT INTO txmsg_message (topic, key, body) VALUES ('orders', 'order-7', '{"id":7}');
 //	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');
+//
+// They can wake the relays after the commit, in a transaction of its own:
+//
+//	SELECT pg_notify('txmsg/' || 'txmsg_message'::regclass::oid, '');
 //
 // Headers are a JSON object of texts. Times are of the database's clock.
 //

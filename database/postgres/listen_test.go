@@ -81,6 +81,14 @@ func TestListen(t *testing.T) {
 		await(t, heard, "notification")
 	})
 
+	t.Run("a program in another language can notify as the package says", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		heard, _ := listen(t, b.DB)
+		b.exec(t, `SELECT pg_notify('txmsg/' || 'txmsg_message'::regclass::oid, '')`)
+		await(t, heard, "notification")
+	})
+
 	t.Run("the pool's hooks are applied", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
