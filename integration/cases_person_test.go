@@ -78,7 +78,7 @@ func testBytesOfTheDead(t *testing.T, c *counter) {
 		c.awaitDead(t, 1)
 		report, err := c.operator(t).Retry(t.Context(), localtable.Reason{Who: "ann", Why: "limit raised"}, localtable.Filter{Topic: c.topic}, localtable.RetryOptions{})
 		require.NoError(t, err)
-		require.Equal(t, localtable.Report{Matched: 1, Retried: 1}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 1, Retried: 1}, report)
 		msg := <-got
 		require.Equal(t, msgs[i].Body, msg.Body)
 		require.True(t, wanted[msg.ID].Equal(msg), "%+v", msg)

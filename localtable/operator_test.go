@@ -144,7 +144,7 @@ func TestRetry(t *testing.T) {
 		memory := graves(t, 1234)
 		report, err := operate(t, memory).Retry(t.Context(), because, localtable.Filter{}, localtable.RetryOptions{})
 		require.NoError(t, err)
-		require.Equal(t, localtable.Report{Matched: 1234, Retried: 1234}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 1234, Retried: 1234}, report)
 		require.Equal(t, localtable.Status{Retry: 1234}, statusOf(t, memory))
 		require.Equal(t, 3, memory.Calls().Decide)
 	})
@@ -156,10 +156,10 @@ func TestRetry(t *testing.T) {
 		require.NoError(t, err)
 		report, err := operator.Retry(t.Context(), because, localtable.Filter{States: []localtable.State{localtable.StateDead}}, localtable.RetryOptions{Limit: 1})
 		require.NoError(t, err)
-		require.Equal(t, localtable.Report{Matched: 1, Retried: 1}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 1, Retried: 1}, report)
 		report, err = operator.Retry(t.Context(), because, localtable.Filter{}, localtable.RetryOptions{})
 		require.NoError(t, err)
-		require.Equal(t, localtable.Report{Matched: 3, Retried: 3}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 3, Retried: 3}, report)
 	})
 
 	t.Run("a dry run counts and lists, and changes nothing", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestRetry(t *testing.T) {
 		}}
 		report, err := operate(t, store).Retry(t.Context(), because, localtable.Filter{}, localtable.RetryOptions{})
 		require.NoError(t, err)
-		require.Equal(t, localtable.Report{Matched: 600, Retried: 596, Left: 4}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 600, Retried: 596, Left: 4}, report)
 		require.Equal(t, localtable.Status{Retry: 596}, statusOf(t, memory))
 	})
 
@@ -196,7 +196,7 @@ func TestRetry(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			memory := graves(t, 95)
 			start := time.Now()
-			done := make(chan localtable.Report, 1)
+			done := make(chan localtable.RetryReport, 1)
 			operator := operate(t, memory)
 			go func() {
 				report, _ := operator.Retry(t.Context(), because, localtable.Filter{}, localtable.RetryOptions{Rate: 10})
@@ -207,7 +207,7 @@ func TestRetry(t *testing.T) {
 				require.Equal(t, int64(10*(second+1)), statusOf(t, memory).Retry)
 				time.Sleep(time.Second)
 			}
-			require.Equal(t, localtable.Report{Matched: 95, Retried: 95}, <-done)
+			require.Equal(t, localtable.RetryReport{Matched: 95, Retried: 95}, <-done)
 			require.Equal(t, 9*time.Second, time.Since(start))
 		})
 	})
@@ -232,7 +232,7 @@ func TestRetry(t *testing.T) {
 		}}
 		report, err := operate(t, store).Retry(ctx, because, localtable.Filter{}, localtable.RetryOptions{})
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, localtable.Report{Matched: 1000, Retried: 1000}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 1000, Retried: 1000}, report)
 		require.Equal(t, localtable.Status{Retry: 1000, Dead: 234}, statusOf(t, memory))
 	})
 
@@ -243,7 +243,7 @@ func TestRetry(t *testing.T) {
 			start := time.Now()
 			report, err := operate(t, graves(t, 10)).Retry(ctx, because, localtable.Filter{}, localtable.RetryOptions{Rate: 1})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, localtable.Report{Matched: 2, Retried: 2}, report)
+			require.Equal(t, localtable.RetryReport{Matched: 2, Retried: 2}, report)
 			require.Equal(t, 1500*time.Millisecond, time.Since(start))
 		})
 	})
@@ -258,7 +258,7 @@ func TestRetry(t *testing.T) {
 		operator := operate(t, store)
 		report, err := operator.Retry(t.Context(), because, localtable.Filter{}, localtable.RetryOptions{})
 		require.True(t, errors.Is(err, storetest.ErrDown), "%v", err)
-		require.Equal(t, localtable.Report{Matched: 500, Retried: 500}, report)
+		require.Equal(t, localtable.RetryReport{Matched: 500, Retried: 500}, report)
 		entries, err := operator.Audit(t.Context(), localtable.AuditFilter{}, 500, 1000)
 		require.NoError(t, err)
 		require.Len(t, entries, 500)

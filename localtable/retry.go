@@ -32,8 +32,8 @@ func (o RetryOptions) validate() error {
 	return errors.Join(problems...)
 }
 
-// Report is what a Retry did.
-type Report struct {
+// RetryReport is what a Retry did.
+type RetryReport struct {
 	Matched int    // rows that were dead or in retry and matched, when they were looked at
 	Retried int    // of these, rows that were changed
 	Left    int    // of these, rows that someone else changed between the look and the change
@@ -47,7 +47,7 @@ type Report struct {
 //
 // To ask twice is to retry twice, and then some may be sent twice; with the state dead alone, the second call finds only
 // what has died again.
-func (o *Operator) Retry(ctx context.Context, reason Reason, filter Filter, opts RetryOptions) (Report, error) {
+func (o *Operator) Retry(ctx context.Context, reason Reason, filter Filter, opts RetryOptions) (RetryReport, error) {
 	problems := []error{filter.validate(), opts.validate()}
 	if !opts.DryRun {
 		problems = append(problems, reason.validate())
@@ -58,7 +58,7 @@ func (o *Operator) Retry(ctx context.Context, reason Reason, filter Filter, opts
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
-		return Report{}, err
+		return RetryReport{}, err
 	}
 	if len(filter.States) == 0 {
 		filter.States = []State{StateRetry, StateDead}
@@ -78,7 +78,7 @@ type retrying struct {
 	filter   Filter
 	opts     RetryOptions
 	after    int64
-	report   Report
+	report   RetryReport
 }
 
 func (r *retrying) run(ctx context.Context) error {
