@@ -173,6 +173,19 @@ func (l *lanes) all() []Lane {
 	return all
 }
 
+// complete reports whether this relay holds every lane, so that no other may send.
+func (l *lanes) complete() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, lane := range l.held {
+		if !now.Before(lane.end) {
+			return false
+		}
+	}
+	return len(l.held) == Lanes
+}
+
 // signal sends to a channel of capacity 1 unless a signal is there already.
 func signal(c chan struct{}) {
 	select {

@@ -53,16 +53,3 @@ func (n *notifier) notify() (rest time.Duration) {
 		return n.trouble.failed("notify", err)
 	}
 }
-
-// complete reports whether this relay holds every lane, so that no other may send.
-func (l *lanes) complete() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	for _, lane := range l.held {
-		if !now.Before(lane.end) {
-			return false
-		}
-	}
-	return len(l.held) == Lanes
-}

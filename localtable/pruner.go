@@ -2,7 +2,6 @@ package localtable
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
@@ -21,11 +20,10 @@ type pruner struct {
 	retention time.Duration
 	meter     *instruments
 	trouble   *trouble
-	log       *slog.Logger
 }
 
 func (r *relay[Tx]) pruner() *pruner {
-	return &pruner{store: r.store, retention: *r.cfg.Retention, meter: r.meter, trouble: newTrouble(r.log), log: r.log}
+	return &pruner{store: r.store, retention: *r.cfg.Retention, meter: r.meter, trouble: newTrouble(r.log)}
 }
 
 func (p *pruner) run(ctx context.Context) {
