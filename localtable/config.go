@@ -19,7 +19,8 @@ type Config struct {
 	// Defaults to 500.
 	BatchSize int `yaml:"batch_size"`
 	// Concurrency is the most batches of a destination under way at once, each of other lanes. The relay uses at most so many
-	// database connections for each destination, one more for each, and four. Defaults to 3.
+	// connections of the database's pool for each destination, one more for each, and four; a store may open more for Notify
+	// and Listen. Defaults to 3.
 	Concurrency int `yaml:"concurrency"`
 	// PollInterval is the longest time between two looks for due rows; commits are seen at once where the database can tell
 	// of them (see [Store.Listen]), those of this process in any case. Defaults to 1 s.

@@ -22,8 +22,12 @@ type Messenger[Tx any] struct {
 // New makes a messenger from a store and a broker that gets every topic. It talks to neither.
 func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Messenger[Tx], error) {
 	cfg.setDefaults()
+	problems := cfg.validate()
+	if broker == nil {
+		problems = errors.Join(problems, errors.New("localtable: broker must not be nil"))
+	}
 	routes := []Route{{Destination: cfg.Destination, Topics: []string{"*"}, Broker: broker}}
-	return newMessenger(store, routes, cfg, cfg.validate())
+	return newMessenger(store, routes, cfg, problems)
 }
 
 // NewRouted makes a messenger from a store and routes that divide the topics among brokers. It talks to none of them. A topic
@@ -44,6 +48,9 @@ func NewRouted[Tx any](store Store[Tx], routes []Route, cfg Config) (*Messenger[
 }
 
 func newMessenger[Tx any](store Store[Tx], routes []Route, cfg Config, problems error) (*Messenger[Tx], error) {
+	if store == nil {
+		problems = errors.Join(problems, errors.New("localtable: store must not be nil"))
+	}
 	if problems != nil {
 		return nil, problems
 	}

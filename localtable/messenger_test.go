@@ -158,6 +158,13 @@ func TestConfig(t *testing.T) {
 		}
 	})
 
+	t.Run("neither store nor broker may be missing", func(t *testing.T) {
+		_, err := localtable.New[*storetest.Tx](nil, nil, localtable.Config{BatchSize: -3})
+		for _, text := range []string{"localtable: store must not be nil", "localtable: broker must not be nil", "Config.BatchSize"} {
+			require.ErrorContains(t, err, text)
+		}
+	})
+
 	t.Run("the zero value works", func(t *testing.T) {
 		_, err := localtable.New(storetest.NewMemory(1), newBroker(), localtable.Config{})
 		require.NoError(t, err)
