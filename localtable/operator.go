@@ -29,7 +29,8 @@ type OperatorStore interface {
 	// release dead and holding: else someone else has decided, or the same decision came before. The row's revision grows.
 	// See [Verb] for what becomes of it; one that is retried holds its key again, if it has one and was written without a
 	// delay, begins with no attempt spent, and keeps its errors. Skip and release make ready, as [Settlement.Unpark] says, what
-	// waited for the row. A settlement, a sweep or a takeover of the row's lane comes either before or after it.
+	// waited for the row. A settlement, a sweep or a takeover of the row's lane comes either before or after it. An unknown
+	// verb is an error.
 	Decide(ctx context.Context, decision Decision) (changed []Ref, err error)
 
 	// Audit returns at most limit entries that match, with a number greater than after, in the order of their numbers. Nothing

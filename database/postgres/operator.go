@@ -14,20 +14,22 @@ var _ localtable.OperatorStore = (*DB)(nil)
 
 // Decide implements [localtable.OperatorStore].
 func (db *DB) Decide(ctx context.Context, d localtable.Decision) ([]localtable.Ref, error) {
-	changed, err := db.decide(ctx, d)
+	statement, known := changeSQL[d.Verb]
+	if !known {
+		return nil, fmt.Errorf("postgres: Decision.Verb must be retry, skip or release, got %q", d.Verb)
+	}
+	changed, err := db.decide(ctx, d, statement)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %s messages: %w", d.Verb, err)
 	}
 	return changed, nil
 }
 
-func (db *DB) decide(ctx context.Context, d localtable.Decision) (changed []localtable.Ref, err error) {
-	statement, known := map[localtable.Verb]string{
-		localtable.VerbRetry: retryHeldSQL, localtable.VerbSkip: skipHeldSQL, localtable.VerbRelease: releaseHeldSQL,
-	}[d.Verb]
-	if !known {
-		return nil, fmt.Errorf("no such verb")
-	}
+var changeSQL = map[localtable.Verb]string{
+	localtable.VerbRetry: retryHeldSQL, localtable.VerbSkip: skipHeldSQL, localtable.VerbRelease: releaseHeldSQL,
+}
+
+func (db *DB) decide(ctx context.Context, d localtable.Decision, statement string) (changed []localtable.Ref, err error) {
 	seqs, revisions := make([]int64, len(d.Refs)), make([]int64, len(d.Refs))
 	for i, ref := range d.Refs {
 		seqs[i], revisions[i] = ref.Seq, ref.Revision

@@ -31,6 +31,10 @@ const (
 
 // Decide implements [localtable.OperatorStore]. A power cut does not undo it.
 func (db *DB) Decide(ctx context.Context, d localtable.Decision) ([]localtable.Ref, error) {
+	statement, known := changeBy[d.Verb]
+	if !known {
+		return nil, fmt.Errorf("sqlite: Decision.Verb must be retry, skip or release, got %q", d.Verb)
+	}
 	var changed []localtable.Ref
 	err := db.writeDurably(ctx, func(tx *sql.Tx) error {
 		refs, keys, err := audit(ctx, tx, d)
@@ -43,7 +47,7 @@ func (db *DB) Decide(ctx context.Context, d localtable.Decision) ([]localtable.R
 			seqs[i] = ref.Seq
 		}
 		list, _ := json.Marshal(seqs) // numbers have no error
-		if _, err := tx.ExecContext(ctx, changeBy[d.Verb], string(list)); err != nil {
+		if _, err := tx.ExecContext(ctx, statement, string(list)); err != nil {
 			return err
 		}
 		if d.Verb == localtable.VerbRetry {

@@ -22,6 +22,7 @@ func decideTests[Tx any](operator localtable.OperatorStore) []test[Tx] {
 		{"retry of a row behind another head goes after it", decideRetryBehind[Tx]},
 		{"skip takes a dead row away", decideSkip[Tx]},
 		{"release leaves a row dead that holds nothing, and it may be skipped", decideRelease[Tx]},
+		{"an unknown verb is an error and changes nothing", decideUnknown[Tx]},
 		{"C44 C46 the bytes are the same from writing through death and retry", decideBytes[Tx]},
 		{"C34 pruning touches neither what is dead nor the audit", decidePrune[Tx]},
 	}
@@ -165,6 +166,15 @@ func decideRelease[Tx any](t *testing.T, b *bench[Tx]) {
 	require.Empty(t, followers(rows))
 	b.decide(1, localtable.VerbSkip, after)
 	require.Equal(t, localtable.Status{Ready: 1}, b.status())
+}
+
+func decideUnknown[Tx any](t *testing.T, b *bench[Tx]) {
+	b.kill(b.all(), keyed("k", "a")...)
+	before := b.held("a")
+	_, err := b.Operator.Decide(b.ctx, localtable.Decision{Verb: "forget", Reason: because, Refs: []localtable.Ref{before.Ref()}, Unpark: most})
+	require.ErrorContains(t, err, `Decision.Verb must be retry, skip or release, got "forget"`)
+	require.Equal(t, before, b.held("a"))
+	require.Empty(t, b.audit(localtable.AuditFilter{}))
 }
 
 func decideBytes[Tx any](t *testing.T, b *bench[Tx]) {

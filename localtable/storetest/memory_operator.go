@@ -79,6 +79,9 @@ func (m *Memory) Decide(ctx context.Context, d localtable.Decision) ([]localtabl
 		return nil, err
 	}
 	defer unlock()
+	if !slices.Contains([]localtable.Verb{localtable.VerbRetry, localtable.VerbSkip, localtable.VerbRelease}, d.Verb) {
+		return nil, fmt.Errorf("storetest: Decision.Verb must be retry, skip or release, got %q", d.Verb)
+	}
 	var changed []localtable.Ref
 	freed := map[memoryKey]bool{}
 	for _, row := range m.rows {
