@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,15 +72,12 @@ func buffers(plan node) int { return plan.Hit + plan.Read }
 // explainRead reads a batch of 500 rows as a relay that holds all lanes, after a batch that was full.
 func explainRead(t *testing.T, b bundle) node {
 	t.Helper()
-	return explain(t, b, postgres.ReadSQL, "test", allLanes(), 500, 8, true)
+	return explain(t, b, postgres.ReadSQL, readArgs(8, true)...)
 }
 
-func allLanes() []int16 {
-	lanes := make([]int16, localtable.Lanes)
-	for i := range lanes {
-		lanes[i] = int16(i)
-	}
-	return lanes
+// readArgs are those of a read of all lanes from their very front.
+func readArgs(front int, deep bool) []any {
+	return []any{"test", slices.Repeat([]int64{math.MinInt64}, localtable.Lanes), 500, front, deep, make([]int64, localtable.Lanes), nil, 0}
 }
 
 // fill writes count rows of the keys key0 and so on, so many of them.
@@ -121,7 +120,7 @@ func TestReadCost(t *testing.T) {
 		b := setup(t)
 		fill(t, b, 20, 20, "k")
 		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
-		few := func() int { return buffers(explain(t, b, postgres.ReadSQL, "test", allLanes(), 500, 500, false)) }
+		few := func() int { return buffers(explain(t, b, postgres.ReadSQL, readArgs(500, false)...)) }
 		before := few()
 		hold(t, b, 1000, 1000, "other", "dead")
 		t.Logf("buffers %d, with dead rows of other keys %d", before, few())

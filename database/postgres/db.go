@@ -25,7 +25,7 @@ type DB struct {
 	idle   string // value of idle_in_transaction_session_timeout, empty to leave the server's
 	logged bool   // what is delivered is logged too
 
-	backlogs sync.Map // destinations of which the last batch was full: lanes are looked at in two steps, see readSQL
+	horizons sync.Map // *horizon by destination
 
 	sender *sender
 	listen *pgx.ConnConfig // nil to listen where the pool leads

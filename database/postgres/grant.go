@@ -36,6 +36,7 @@ var grants = map[Duty][]string{
 		`GRANT SELECT, INSERT, DELETE ON txmsg_message TO $role`,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON txmsg_held, txmsg_instance TO $role`,
 		`GRANT SELECT, UPDATE ON txmsg_lane TO $role`,
+		`GRANT SELECT, INSERT ON txmsg_incarnation TO $role`,
 		`GRANT SELECT ON SEQUENCE txmsg_message_seq_seq TO $role`,
 		`GRANT CREATE ON SCHEMA $schema TO $role`,
 		`ALTER TABLE txmsg_delivered OWNER TO $role`,

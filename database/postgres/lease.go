@@ -18,6 +18,8 @@ const (
 	reportSQL = `INSERT INTO txmsg_instance (owner, expires_at) VALUES ($1, clock_timestamp() + $2 * interval '1 second')
 ON CONFLICT (owner) DO UPDATE SET expires_at = excluded.expires_at`
 
+	incarnateSQL = `INSERT INTO txmsg_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
+
 	burySQL = `WITH gone AS MATERIALIZED (
     SELECT owner FROM txmsg_instance WHERE expires_at <= clock_timestamp() AND owner <> $1 FOR UPDATE SKIP LOCKED
 ), free AS MATERIALIZED (
@@ -50,6 +52,7 @@ func (db *DB) Lease(ctx context.Context, owner string, ttl time.Duration) (local
 	var lease localtable.Lease
 	err := db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(db.sql(reportSQL), owner, ttl.Seconds())
+		batch.Queue(db.sql(incarnateSQL))
 		batch.Queue(db.sql(burySQL), owner).QueryRow(func(row pgx.Row) error { return row.Scan(&lease.Expired, &lease.Now) })
 		batch.Queue(db.sql(takeSQL), owner)
 		batch.Queue(db.sql(heldSQL), owner).Query(func(rows pgx.Rows) error {

@@ -17,20 +17,28 @@ const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('e
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
     set_config('plan_cache_mode', 'force_generic_plan', true)`
 
+// readPlanSQL also tells the time, as its last column.
+const readPlanSQL = planSQL + `, extract(epoch FROM clock_timestamp())::float8`
+
 // readSQL takes the ready rows first from the front of every lane: those were written about the same time, so they stand
 // on the same pages, and have many keys. Only what is missing then comes from further back in the lanes. Held rows
 // whose time has come get at most half of the batch, or what ready rows leave; only to know what those leave, when more
 // than half are due, are ready rows counted. Where nothing waits for its time no lane is asked, and none is asked for what is
-// further back where the front is all that is wanted of it.
+// further back where the front is all that is wanted of it. A lane is read from the bound that is known of it, see horizon; the
+// lanes go round, so that none is always last.
 //
 // Of what stands before a row of the same key, only a row that is read with it lets it go, and of the failed ones only a
 // retry can be read. Asking first whether anything failed at all spares the question about every row. OFFSET 0 keeps the
 // planner from going through all held rows to find those that are due.
 const (
 	readSQL = `
-WITH due AS MATERIALIZED (
+WITH lanes AS MATERIALIZED (
+    SELECT t.lane, CASE WHEN t.reopened = ($6::bigint[])[t.lane + 1] AND (SELECT i.id FROM txmsg_incarnation i) = $7::uuid
+        THEN ($2::bigint[])[t.lane + 1] ELSE -9223372036854775808 END AS low
+    FROM txmsg_lane t WHERE ($2::bigint[])[t.lane + 1] < 9223372036854775807 ORDER BY (t.lane + $8::integer) % 64
+), due AS MATERIALIZED (
     SELECT d.seq, row_number() OVER () AS place
-    FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (
+    FROM lanes l CROSS JOIN LATERAL (
         SELECT h.seq FROM txmsg_held h
         WHERE h.destination = $1 AND h.lane = l.lane AND h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
         ORDER BY h.due_at LIMIT $3) d
@@ -72,13 +80,13 @@ SELECT m.lane, m.seq, m.revision, 'ready', m.id, m.topic, m.key, m.type, coalesc
 FROM picked p JOIN txmsg_message m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
 ORDER BY m.seq`
 
-	readySQL = `(SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
+	readySQL = `(SELECT r.* FROM lanes l CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
     UNION ALL
-    (SELECT r.* FROM unnest($2::smallint[]) AS l (lane) CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r WHERE $5)`
+    (SELECT r.* FROM lanes l CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r WHERE $5)`
 
 	laneSQL = `SELECT m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
             false AS delayed, m.attempts, m.created_at
-        FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane ORDER BY m.seq`
+        FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane AND m.seq > l.low ORDER BY m.seq`
 )
 
 // Read implements [localtable.Store].
@@ -86,45 +94,53 @@ func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.L
 	if len(lanes) == 0 || limit < 1 {
 		return nil, nil
 	}
-	_, deep := db.backlogs.Load(destination)
-	front := limit
-	if deep {
-		front = (limit + len(lanes) - 1) / len(lanes)
-	}
-	rows, err := db.rows(ctx, readSQL, destination, lanes, limit, front, deep)
+	h := db.horizon(destination)
+	g := h.begin(lanes)
+	var rows []localtable.Row
+	var now float64
+	err := db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(readPlanSQL).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, nil, nil, nil, &now) })
+		if g.sight != nil {
+			g.sight.queue(batch, db.sql)
+		}
+		collect(batch.Queue(db.sql(readSQL), g.args(destination, len(lanes), limit)...), destination, &rows)
+	})
 	if err != nil {
+		h.fail(g)
 		return nil, fmt.Errorf("postgres: read messages: %w", err)
 	}
-	if len(rows) < limit {
-		db.backlogs.Delete(destination)
-	} else {
-		db.backlogs.Store(destination, true)
-	}
+	h.end(g, now, rows, limit)
 	return rows, nil
+}
+
+// args are those of readSQL.
+func (g *glance) args(destination string, lanes, limit int) []any {
+	first := limit
+	if g.deep {
+		first = (limit + lanes - 1) / lanes
+	}
+	return []any{destination, g.lows, limit, first, g.deep, g.reopened, g.incarnation, rand.IntN(localtable.Lanes)}
 }
 
 // Others implements [localtable.Store].
 func (db *DB) Others(ctx context.Context, destination string, lanes []localtable.Lane, topics []string, limit int) ([]localtable.Row, error) {
-	rows, err := db.rows(ctx, othersSQL, destination, lanes, limit, topics)
+	numbers, _ := columns(lanes)
+	var rows []localtable.Row
+	err := db.pipeline(ctx, func(batch *pgx.Batch) {
+		batch.Queue(planSQL)
+		collect(batch.Queue(db.sql(othersSQL), destination, numbers, limit, topics), destination, &rows)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read messages of other topics: %w", err)
 	}
 	return rows, nil
 }
 
-func (db *DB) rows(ctx context.Context, query, destination string, lanes []localtable.Lane, limit int, more ...any) (rows []localtable.Row, err error) {
-	numbers := make([]int16, len(lanes))
-	for i, place := range rand.Perm(len(lanes)) { // no lane is always last
-		numbers[place] = int16(lanes[i].Number)
-	}
-	err = db.pipeline(ctx, func(batch *pgx.Batch) {
-		batch.Queue(planSQL)
-		batch.Queue(db.sql(query), append([]any{destination, numbers, limit}, more...)...).Query(func(found pgx.Rows) (err error) {
-			rows, err = pgx.CollectRows(found, scanRow(destination))
-			return err
-		})
+func collect(query *pgx.QueuedQuery, destination string, into *[]localtable.Row) {
+	query.Query(func(found pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(found, scanRow(destination))
+		return err
 	})
-	return rows, err
 }
 
 func scanRow(destination string) pgx.RowToFunc[localtable.Row] {

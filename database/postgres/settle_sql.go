@@ -84,8 +84,11 @@ FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + isBehind
                 WHERE f.destination = k.destination AND f.key = k.key AND f.holds), 9223372036854775807)
         ORDER BY p.seq`
 
-	// freeNextSQL makes the rows of next ready.
-	freeNextSQL = `gone AS (DELETE FROM txmsg_held m USING next n WHERE m.seq = n.seq AND m.state = 'parked' RETURNING m.*)
+	// freeNextSQL makes the rows of next ready, and says so to those who have read on, see horizon.
+	freeNextSQL = `gone AS (DELETE FROM txmsg_held m USING next n WHERE m.seq = n.seq AND m.state = 'parked' RETURNING m.*
+), opened AS (
+    UPDATE txmsg_lane l SET reopened = l.reopened + 1 FROM (SELECT DISTINCT lane FROM gone) g WHERE l.lane = g.lane
+)
 INSERT INTO txmsg_message (revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
 OVERRIDING SYSTEM VALUE
 SELECT revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`

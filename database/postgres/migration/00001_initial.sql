@@ -95,14 +95,23 @@ CREATE TABLE txmsg_instance (
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
--- Who may settle the rows of a lane. The epoch grows whenever a lane is taken.
+-- Who may settle the rows of a lane. The epoch grows whenever a lane is taken, reopened with every statement that makes rows
+-- ready again under the seq that they had.
 CREATE TABLE txmsg_lane (
-    lane  smallint PRIMARY KEY CHECK (lane BETWEEN 0 AND 63),
-    owner text,
-    epoch bigint   NOT NULL DEFAULT 0
+    lane     smallint PRIMARY KEY CHECK (lane BETWEEN 0 AND 63),
+    owner    text,
+    epoch    bigint   NOT NULL DEFAULT 0,
+    reopened bigint   NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
 INSERT INTO txmsg_lane (lane) SELECT generate_series(0, 63);
+
+-- One row while the server lives. A crash, and whatever else may take back what was committed, empties the table because it is
+-- unlogged: that is what it is for.
+CREATE UNLOGGED TABLE txmsg_incarnation (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    id        uuid    NOT NULL DEFAULT gen_random_uuid()
+);
 
 -- What a person decided about messages that were not delivered, written in the transaction of the change and kept without
 -- end. Of a skipped message it is all that is left: only its entry has headers, errors and body.
@@ -179,4 +188,4 @@ CREATE TABLE txmsg_dead_letter (
 CREATE UNIQUE INDEX txmsg_dead_letter_message ON txmsg_dead_letter (md5(consumer), md5(message_id));
 
 -- +goose Down
-DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_audit, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_held, txmsg_message;
+DROP TABLE txmsg_dead_letter, txmsg_inbox, txmsg_identity, txmsg_half, txmsg_incarnation, txmsg_audit, txmsg_lane, txmsg_instance, txmsg_delivered, txmsg_held, txmsg_message;
