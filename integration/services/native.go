@@ -132,8 +132,17 @@ func (n *native) kill(ctx context.Context) error {
 	if err != nil || !process.alive() {
 		return err
 	}
-	if err := process.signalTree(syscall.SIGSTOP, syscall.SIGKILL); err != nil {
+	if err := process.signalTree(syscall.SIGSTOP); err != nil {
 		return err
+	}
+	children := process.children()
+	if err := process.signalTree(syscall.SIGSTOP, syscall.SIGKILL); err != nil { // stopped first: a dead one has no children to find
+		return err
+	}
+	for _, child := range children { // while one lives, PostgreSQL does not start again
+		if err := child.wait(ctx); err != nil {
+			return err
+		}
 	}
 	return n.ended(ctx, d, process)
 }

@@ -75,6 +75,16 @@ func (p process) signalTree(signals ...syscall.Signal) error {
 	return nil
 }
 
+// children are all that descend from the process, as far as they still run.
+func (p process) children() (children []process) {
+	for _, id := range descendants(p.id) {
+		if child, err := processByID(id); err == nil {
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
 // wait returns when the process has ended.
 func (p process) wait(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
