@@ -40,7 +40,10 @@ func validateWords(field, words string, most int) error {
 func (f Filter) validate() error {
 	problems := []error{
 		validateText("Filter.Destination", f.Destination), validateText("Filter.Topic", f.Topic),
-		validateText("Filter.Key", f.Key), validateText("Filter.Class", f.Class),
+		validateText("Filter.Key", f.Key),
+	}
+	if !slices.Contains([]Class{"", ClassRefused, ClassTooLarge, ClassNoRoute}, f.Class) {
+		problems = append(problems, &ArgumentError{Field: "Filter.Class", Rule: "must be refused, too_large or no_route", Value: string(f.Class)})
 	}
 	for i, state := range f.States {
 		if !slices.Contains([]State{StateWaiting, StateRetry, StateParked, StateDead}, state) {

@@ -124,30 +124,30 @@ func (b *batch[Tx]) judge(row Row, l *line, err error) {
 }
 
 // classify names the class of a broker's error as the table keeps it; "" is an outage, as is what has no class.
-func classify(err error) string {
+func classify(err error) Class {
 	switch {
 	case errors.Is(err, txmsg.ErrOutage):
 		return ""
 	case errors.Is(err, txmsg.ErrTooLarge):
-		return "too_large"
+		return ClassTooLarge
 	case errors.Is(err, txmsg.ErrNoRoute):
-		return "no_route"
+		return ClassNoRoute
 	case errors.Is(err, txmsg.ErrRefused):
-		return "refused"
+		return ClassRefused
 	default:
 		return ""
 	}
 }
 
 // refusal is the result of a message that the broker did not store.
-func (r *relay[Tx]) refusal(row Row, class string, err error) Result {
+func (r *relay[Tx]) refusal(row Row, class Class, err error) Result {
 	attempt := row.Attempts + 1
 	result := Result{Row: row, Fate: Retry, After: r.cfg.Schedule.after(row.Attempts), Class: class, Error: errorText(err)}
 	switch {
-	case class == "no_route" && r.cfg.NoRoute == Wait:
+	case class == ClassNoRoute && r.cfg.NoRoute == Wait:
 		result.Spared, result.After = true, r.cfg.Schedule.sparing(r.clock.now().Sub(row.Created))
 		r.log.Debug("message has no route", "message_id", row.Message.ID, "topic", row.Message.Topic, "error", err)
-	case class != "refused", attempt >= r.cfg.MaxAttempts:
+	case class != ClassRefused, attempt >= r.cfg.MaxAttempts:
 		result.Fate, result.After = Dead, 0
 		r.log.Warn("message is dead", "message_id", row.Message.ID, "topic", row.Message.Topic, "attempt", attempt, "class", class, "error", err)
 	default:

@@ -20,7 +20,7 @@ type ArgumentError struct {
 func (e *ArgumentError) Error() string {
 	value := e.Value
 	if len(value) > 64 {
-		value = value[:64] + "…"
+		value = strings.ToValidUTF8(value[:64], "") + "…"
 	}
 	return fmt.Sprintf("localtable: %s %s, got %q", e.Field, e.Rule, value)
 }

@@ -40,7 +40,7 @@ type Ref struct{ Seq, Revision int64 }
 // Failure is one attempt that failed.
 type Failure struct {
 	At    time.Time
-	Class string // refused, too_large, no_route
+	Class Class
 	Error string
 }
 
@@ -51,7 +51,7 @@ type Filter struct {
 	Topic       string
 	Key         string
 	IDs         []string  // of messages, at most 1000
-	Class       string    // of the newest error: refused, too_large, no_route
+	Class       Class     // of the newest error
 	Since       time.Time // written then or later
 	Until       time.Time // written before then
 }

@@ -58,7 +58,7 @@ func newInstruments() (*instruments, error) {
 	counter(&m.parked, "parked", "Messages put behind an earlier one of their key.")
 	counter(&m.pruned, "pruned", "Delivered messages that were kept and are removed.")
 	var err error
-	m.expired, err = of.Int64Counter("txmsg.localtable.lanes.expired", metric.WithDescription("Lanes whose owner did not renew them in time, and which this process freed."))
+	m.expired, err = of.Int64Counter("txmsg.localtable.lanes.expired", metric.WithUnit("{lane}"), metric.WithDescription("Lanes whose owner did not renew them in time, and which this process freed."))
 	problems = append(problems, err)
 	gauge := func(into *metric.Int64ObservableGauge, name, text string) {
 		made, err := of.Int64ObservableGauge("txmsg.localtable."+name, metric.WithDescription(text))

@@ -13,7 +13,7 @@ import (
 const (
 	// pageMost is the longest page of rows or of the audit.
 	pageMost = 1000
-	// stepMost is the most rows that one transaction decides about, and of a key the most that it unparks.
+	// stepMost is the most rows that one transaction decides about, and the most that it unparks.
 	stepMost = 500
 )
 
@@ -43,7 +43,7 @@ type Decision struct {
 	Verb   Verb
 	Reason Reason
 	Refs   []Ref
-	// Unpark is the most parked rows of a key that are made ready.
+	// Unpark is the most parked rows that are made ready, as [Settlement.Unpark] says.
 	Unpark int
 }
 

@@ -12,7 +12,7 @@ const listMost = 100
 
 // RetryOptions are how a Retry goes; the zero value retries all that matches, at once.
 type RetryOptions struct {
-	// DryRun counts and lists what would be retried, and changes nothing.
+	// DryRun counts and lists what would be retried, and changes nothing. It goes through all that matches, and needs no reason.
 	DryRun bool
 	// Rate is the most messages a second that are made due. 0 means no limit.
 	Rate int

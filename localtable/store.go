@@ -128,8 +128,18 @@ type Result struct {
 	After  time.Duration // of Retry
 	Spared bool          // of Retry: spends no attempt
 	Error  string        // of Retry and Dead: kept as the row's history, newest last, unless empty
-	Class  string        // of Retry and Dead, with an Error: refused, too_large, no_route
+	Class  Class         // of Retry and Dead, with an Error
 }
+
+// Class is what a broker's error says of its message.
+type Class string
+
+// The classes; an outage, which says nothing of a message, has none.
+const (
+	ClassRefused  Class = "refused"   // not now: it is tried again
+	ClassTooLarge Class = "too_large" // never
+	ClassNoRoute  Class = "no_route"  // not before someone makes the topic
+)
 
 // Settlement is the outcome of one batch.
 type Settlement struct {
@@ -142,8 +152,8 @@ type Settlement struct {
 	Archive bool
 	// DeadHolds makes a row that dies hold back its key until a person decides.
 	DeadHolds bool
-	// Unpark is the most parked rows of a key that are made ready, in order and up to its next head, when a head of it is
-	// delivered or dies without holding; Sweep finds the others. A Parked result is written only if
+	// Unpark is the most parked rows that are made ready when heads of their keys are delivered or die without holding: of each key
+	// in order and up to its next head, and as many of one as of another, one at least. Sweep finds the others. A Parked result is written only if
 	// its row is held back when all that has been done; else the row stays as it is, revision and all.
 	Unpark int
 	// Errors is the most errors that a row's history keeps.

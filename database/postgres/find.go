@@ -30,7 +30,7 @@ func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, li
 	if len(f.IDs) > 0 {
 		c.add("h.id = ANY ($%d::text[])", f.IDs)
 	}
-	c.addText("h.errors -> -1 ->> 'class' = $%d", f.Class)
+	c.addText("h.errors -> -1 ->> 'class' = $%d", string(f.Class))
 	c.addTime("h.created_at >= $%d", f.Since)
 	c.addTime("h.created_at < $%d", f.Until)
 	query := db.sql(findHeldSQL + columns + c.where() + fmt.Sprintf(" ORDER BY h.seq LIMIT %d", limit))
@@ -123,7 +123,7 @@ func decodeFailures(history []byte) []localtable.Failure {
 	}
 	failures := make([]localtable.Failure, len(entries))
 	for i, entry := range entries {
-		failures[i] = localtable.Failure{At: entry.At, Class: entry.Class, Error: entry.Error}
+		failures[i] = localtable.Failure{At: entry.At, Class: localtable.Class(entry.Class), Error: entry.Error}
 	}
 	return failures
 }

@@ -37,7 +37,7 @@ func (db *DB) FindHeld(ctx context.Context, f localtable.Filter, after int64, li
 	if len(f.IDs) > 0 {
 		c.addList("m.id", f.IDs)
 	}
-	c.addText("m.errors ->> '$[#-1].class' = ?%d", f.Class)
+	c.addText("m.errors ->> '$[#-1].class' = ?%d", string(f.Class))
 	c.addTime("m.created_at >= ?%d", f.Since)
 	c.addTime("m.created_at < ?%d", f.Until)
 	found, err := collect(ctx, db, query+c.where()+fmt.Sprintf(" ORDER BY m.seq LIMIT %d", limit), c.args, scanHeld)
@@ -151,7 +151,7 @@ func decodeFailures(history string) []localtable.Failure {
 	}
 	var failures []localtable.Failure
 	for _, entry := range entries {
-		failures = append(failures, localtable.Failure{At: time.UnixMilli(entry.At), Class: entry.Class, Error: entry.Error})
+		failures = append(failures, localtable.Failure{At: time.UnixMilli(entry.At), Class: localtable.Class(entry.Class), Error: entry.Error})
 	}
 	return failures
 }

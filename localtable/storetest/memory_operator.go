@@ -35,11 +35,11 @@ func (m *Memory) FindHeld(ctx context.Context, f localtable.Filter, after int64,
 func (r *memoryRow) matches(f localtable.Filter) bool {
 	class := ""
 	if len(r.errors) > 0 {
-		class = r.errors[len(r.errors)-1].Class
+		class = string(r.errors[len(r.errors)-1].Class)
 	}
 	return (len(f.States) == 0 || slices.Contains(f.States, memoryStates[r.state])) &&
 		isOrAny(f.Destination, r.Destination) && isOrAny(f.Topic, r.Message.Topic) && isOrAny(f.Key, r.Message.Key) &&
-		isOrAny(f.Class, class) && (len(f.IDs) == 0 || slices.Contains(f.IDs, r.Message.ID)) &&
+		isOrAny(string(f.Class), class) && (len(f.IDs) == 0 || slices.Contains(f.IDs, r.Message.ID)) &&
 		isWithin(f.Since, f.Until, r.Created)
 }
 
@@ -98,7 +98,7 @@ func (m *Memory) Decide(ctx context.Context, d localtable.Decision) ([]localtabl
 	}
 	m.rows = slices.DeleteFunc(m.rows, func(row *memoryRow) bool { return row.Seq < 0 })
 	for key := range freed {
-		m.unpark(d.Unpark, func(row *memoryRow) bool { return row.key() == key })
+		m.unpark(min(d.Unpark, max(1, d.Unpark/len(freed))), func(row *memoryRow) bool { return row.key() == key })
 	}
 	if m.faults.LostDecisions > 0 {
 		m.faults.LostDecisions--

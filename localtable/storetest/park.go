@@ -21,6 +21,7 @@ func parkTests[Tx any]() []test[Tx] {
 		{"the settlement that delivers the head unparks in order", parkUnpark[Tx]},
 		{"it unparks at most so many; the rest follow until the sweep", parkUnparkBounded[Tx]},
 		{"what comes after the rest is parked too", parkBehindParked[Tx]},
+		{"it shares what it unparks among the keys whose heads it settles", parkUnparkShared[Tx]},
 		{"it unparks nothing behind another head", parkUnparkSecondHead[Tx]},
 		{"a row is not parked when its head is no longer failed", parkRefused[Tx]},
 		{"a row is not parked when its head is delivered by the same settlement", parkRefusedTogether[Tx]},
@@ -132,6 +133,18 @@ func parkUnparkBounded[Tx any](t *testing.T, b *bench[Tx]) {
 	require.Equal(t, []string{"f"}, followers(rows), "d and e stand between")
 	require.Equal(t, 2, b.sweep(lanes, most))
 	require.Equal(t, []string{"b", "c", "d", "e", "f"}, ids(b.read(lanes, most)))
+}
+
+func parkUnparkShared[Tx any](t *testing.T, b *bench[Tx]) {
+	lanes := b.all()
+	stuck(b, lanes, "k", 3, "a", "b", "c", "d")
+	stuck(b, lanes, "l", 3, "e", "f", "g", "h")
+	b.Age(t, "a", 2*time.Hour)
+	s := settlement(lanes, delivered(b.due(lanes, "e")...)...)
+	s.Unpark = 4
+	b.settle(2, s)
+	require.Equal(t, []string{"b", "c", "f", "g"}, ids(b.read(lanes, most)))
+	require.Equal(t, 2, b.sweep(lanes, most))
 }
 
 func parkBehindParked[Tx any](t *testing.T, b *bench[Tx]) {
