@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/txmsg/txmsg-go/txmsg"
 )
 
 const (
@@ -36,6 +38,9 @@ type OperatorStore interface {
 	// Audit returns at most limit entries that match, with a number greater than after, in the order of their numbers. Nothing
 	// removes entries.
 	Audit(ctx context.Context, filter AuditFilter, after int64, limit int) ([]AuditEntry, error)
+
+	// Notify is [Store.Notify].
+	Notify(ctx context.Context) error
 }
 
 // Decision is a verb about some rows.
@@ -70,7 +75,7 @@ func (c *OperatorConfig) validate() error {
 }
 
 // Operator is a person's hand on messages that are not delivered. It needs the database alone: no broker, and no relay in
-// this process. Relays see what it did by their next poll. Its methods may be called by many goroutines.
+// this process. Relays are told of what it did, or see it by their next poll. Its methods may be called by many goroutines.
 //
 // What it does is decided in the database, under the same lock as a relay's settlements, and only about rows that are still
 // as they were seen; each change stands in the audit with who and why, or neither does. A transaction that has begun is finished
@@ -162,6 +167,11 @@ func (o *Operator) decide(ctx context.Context, decision Decision) ([]Ref, error)
 	changed, err := o.store.Decide(work, decision)
 	if err != nil {
 		return nil, fmt.Errorf("localtable: %s: %w", decision.Verb, err)
+	}
+	if len(changed) > 0 {
+		if err := o.store.Notify(work); err != nil && !errors.Is(err, txmsg.ErrUnsupported) {
+			o.cfg.Logger.DebugContext(ctx, "relays not told, they see it by polling", "error", err)
+		}
 	}
 	return changed, nil
 }

@@ -106,12 +106,12 @@ func TestPerson(t *testing.T) {
 		})
 	})
 
-	t.Run("what a person did is seen by the next poll", func(t *testing.T) {
+	t.Run("what a person did is told to the relays", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.stuckBehind("head", "b")
 			w.broker.set(faults{})
 			require.NoError(t, operate(t, w.memory).Skip(t.Context(), because, w.deadRefs()...))
-			pass(time.Second + time.Millisecond)
+			pass(50 * time.Millisecond)
 			require.Equal(t, []string{"b"}, w.broker.ids("k"))
 		})
 	})
