@@ -83,6 +83,15 @@ func (p *site) measure(ctx context.Context) (values, error) {
 	if err := p.poll(ctx, found, "full poll"); err != nil {
 		return nil, err
 	}
+	status, err := middle(countedPolls, func() (float64, error) {
+		began := time.Now()
+		_, err := p.store.Status(ctx)
+		return float64(time.Since(began)) / float64(time.Millisecond), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found["status, ms"] = status
 	rate, err := p.drain(ctx, p.amounts.drained)
 	found["drain, messages/s"] = rate
 	return found, err
