@@ -196,6 +196,31 @@ func TestReadCost(t *testing.T) {
 		t.Logf("buffers to delete 500 rows %d", cost)
 		require.Less(t, cost, 500*12)
 	})
+
+	t.Run("C65 a settlement looks at its own rows only, also where the planner has seen none but dead ones", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for range 2 {
+			b.exec(t, `DELETE FROM txmsg_message`)
+			b.exec(t, `DELETE FROM txmsg_held`)
+			b.exec(t, `ANALYZE txmsg_message, txmsg_held`)
+			fill(t, b, backlog/10, 5000, "k")
+			hold(t, b, backlog/10, 1000, "free", "parked")
+			hold(t, b, backlog/10, 1000, "dead", "dead")
+		}
+		for name, sql := range map[string]string{"delete": postgres.DeleteSQL, "archive": postgres.ArchiveSQL} {
+			cost := buffers(explain(t, b, sql, settling(t, b, `ORDER BY seq LIMIT 500`)...))
+			t.Logf("buffers to %s 500 rows %d", name, cost)
+			require.Less(t, cost, 500*20)
+		}
+		cost := buffers(explain(t, b, postgres.SweepSQL, sweeping(t, b)...))
+		t.Logf("buffers to sweep 1000 rows %d", cost)
+		require.Less(t, cost, 1000*40)
+		seqs := query[[]int64](t, b, `SELECT array_agg(seq) FROM (SELECT seq FROM txmsg_held WHERE state = 'dead' LIMIT 500) d`)
+		cost = buffers(explain(t, b, postgres.SkipSQL, seqs, make([]int64, len(seqs)), "who", "why"))
+		t.Logf("buffers to skip 500 rows %d", cost)
+		require.Less(t, cost, 500*20)
+	})
 }
 
 func TestFindCost(t *testing.T) {

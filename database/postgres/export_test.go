@@ -19,6 +19,7 @@ const (
 	ParkSQL    = parkReadySQL
 	DeleteSQL  = deleteReadySQL
 	SweepSQL   = sweepSQL
+	SkipSQL    = skipHeldSQL
 )
 
 // SetPulse changes how often a silent listener asks its connection.

@@ -14,19 +14,19 @@ const (
 	retryHeldSQL = `WITH changed AS (
     UPDATE txmsg_held m SET state = 'retry', due_at = clock_timestamp(), attempts = 0, revision = m.revision + 1,
         holds = m.key <> '' AND NOT m.delayed
-    FROM ` + seenSQL + ` JOIN txmsg_held o ON o.seq = r.seq
-    WHERE m.seq = r.seq AND m.revision = r.revision AND m.state IN ('retry', 'dead')
+    FROM ` + seenSQL + ` JOIN txmsg_held o ON o.seq = ANY (ARRAY[r.seq])
+    WHERE m.seq = ANY (ARRAY[r.seq]) AND m.revision = r.revision AND m.state IN ('retry', 'dead')
     RETURNING o.*)` + auditSQL + `'retry', NULL::jsonb, NULL::jsonb, NULL::bytea` + auditEnd
 
 	skipHeldSQL = `WITH changed AS (
     DELETE FROM txmsg_held m USING ` + seenSQL + `
-    WHERE m.seq = r.seq AND m.revision = r.revision AND m.state = 'dead'
+    WHERE m.seq = ANY (ARRAY[r.seq]) AND m.revision = r.revision AND m.state = 'dead'
     RETURNING m.*)` + auditSQL + `'skip', headers, errors, body` + auditEnd
 
 	releaseHeldSQL = `WITH changed AS (
     UPDATE txmsg_held m SET holds = false, revision = m.revision + 1
-    FROM ` + seenSQL + ` JOIN txmsg_held o ON o.seq = r.seq
-    WHERE m.seq = r.seq AND m.revision = r.revision AND m.state = 'dead' AND m.holds
+    FROM ` + seenSQL + ` JOIN txmsg_held o ON o.seq = ANY (ARRAY[r.seq])
+    WHERE m.seq = ANY (ARRAY[r.seq]) AND m.revision = r.revision AND m.state = 'dead' AND m.holds
     RETURNING o.*)` + auditSQL + `'release', NULL::jsonb, NULL::jsonb, NULL::bytea` + auditEnd
 
 	auditSQL = `

@@ -20,8 +20,11 @@ const (
 	ours = ` AND ((r.lane, r.epoch) IN (SELECT l.lane, l.epoch FROM txmsg_lane l WHERE l.owner = $1)) IS TRUE`
 
 	// The lane is named although seq would do: the row of a lane that was lost is not to be found by a wrong one.
-	isReady = ` WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision` + ours
-	isHeld  = ` WHERE m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision` + ours
+	//
+	// One column is sought as the one of an array: that takes the same look, and cannot be merged. Where the planner has seen
+	// a table with none but dead rows, it would else go through the whole index and compare each row with every result.
+	isReady = ` WHERE m.destination = ANY (ARRAY[r.destination]) AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision` + ours
+	isHeld  = ` WHERE m.lane = r.lane AND m.seq = ANY (ARRAY[r.seq]) AND m.revision = r.revision` + ours
 
 	deleteReadySQL = `DELETE FROM txmsg_message m USING ` + resultSQL + isReady
 	deleteHeldSQL  = `DELETE FROM txmsg_held m USING ` + resultSQL + isHeld
@@ -85,7 +88,7 @@ FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + isBehind
         ORDER BY p.seq`
 
 	// freeNextSQL makes the rows of next ready, and says so to those who have read on, see horizon.
-	freeNextSQL = `gone AS (DELETE FROM txmsg_held m USING next n WHERE m.seq = n.seq AND m.state = 'parked' RETURNING m.*
+	freeNextSQL = `gone AS (DELETE FROM txmsg_held m USING next n WHERE m.seq = ANY (ARRAY[n.seq]) AND m.state = 'parked' RETURNING m.*
 ), opened AS (
     UPDATE txmsg_lane l SET reopened = l.reopened + 1 FROM (SELECT DISTINCT lane FROM gone) g WHERE l.lane = g.lane
 )
