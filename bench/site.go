@@ -24,6 +24,7 @@ const (
 	countedPolls = 5
 	warmPolls    = 40
 	drainMost    = 5 * time.Minute
+	batch        = 500 // rows of a poll, as a relay asks for
 )
 
 // site is a situation's database, and a relay's way to it.
@@ -104,7 +105,7 @@ func (p *site) poll(ctx context.Context, found values, name string) error {
 		lanes[number].Number = number
 	}
 	read := func() error {
-		_, err := p.store.Read(ctx, "default", lanes, 500)
+		_, err := p.store.Read(ctx, "default", lanes, batch)
 		return err
 	}
 	for range warmPolls {
