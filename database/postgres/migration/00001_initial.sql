@@ -10,7 +10,7 @@ CREATE TABLE txmsg_message (
     attempts    integer      NOT NULL DEFAULT 0,
     -- A key has one lane; rows without a key are spread.
     lane        smallint     NOT NULL GENERATED ALWAYS AS (
-        (hashtextextended(destination || '/' || CASE key WHEN '' THEN id ELSE key END, 0) & 63)::smallint
+        hashtext(CASE key WHEN '' THEN id ELSE key END) & 63
     ) STORED,
     destination varchar(255) NOT NULL DEFAULT 'default',   -- who is to get it: a name in the relay's configuration
     id          text         NOT NULL DEFAULT gen_random_uuid()::text,
@@ -40,7 +40,7 @@ CREATE TABLE txmsg_held (
     revision    integer      NOT NULL DEFAULT 0,
     attempts    integer      NOT NULL DEFAULT 0,
     lane        smallint     NOT NULL GENERATED ALWAYS AS (
-        (hashtextextended(destination || '/' || CASE key WHEN '' THEN id ELSE key END, 0) & 63)::smallint
+        hashtext(CASE key WHEN '' THEN id ELSE key END) & 63
     ) STORED,
     delayed     boolean      NOT NULL DEFAULT true,        -- written with a delay: outside the order of its key
     holds       boolean      NOT NULL DEFAULT false,       -- it failed, and later rows of its key wait behind it
