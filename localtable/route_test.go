@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/txmsg/txmsg-go/localtable"
-	"github.com/txmsg/txmsg-go/localtable/storetest"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
@@ -293,143 +291,5 @@ func TestRoutesShareLanes(t *testing.T) {
 			require.Len(t, s.east.ids(), 3000)
 			require.Len(t, s.west.ids(), 3000)
 		})
-	})
-}
-
-func TestRoutesRun(t *testing.T) {
-	t.Run("a broker that is down at the start, or does not answer, delays its own destination", func(t *testing.T) {
-		for name, f := range map[string]faults{"down": {down: true}, "deaf": {deaf: time.Hour}} {
-			t.Run(name, func(t *testing.T) {
-				inSites(t, func(t *testing.T, s *sites) {
-					s.west.set(f)
-					p := s.start(localtable.Config{Topics: []string{"orders", "bills.late"}})
-					s.write(append(of("k", "o"), bills("k", "b")...)...)
-					s.until(5*time.Second, func() bool { return s.east.distinct() == 1 })
-					pass(2 * time.Hour)
-					require.Empty(t, s.west.seenCalls())
-					require.Zero(t, p.Health().Destinations[0].OutageSince)
-					require.NotZero(t, p.Health().Destinations[1].OutageSince)
-					require.ErrorIs(t, p.Health().Destinations[1].BrokerError, txmsg.ErrOutage)
-					s.west.set(faults{})
-					s.until(time.Hour+time.Minute, s.drained)
-					require.Zero(t, p.Health().Destinations[1].OutageSince)
-				})
-			})
-		}
-	})
-
-	t.Run("while no broker answers, the lanes are left to others", func(t *testing.T) {
-		inSites(t, func(t *testing.T, s *sites) {
-			s.west.set(faults{down: true})
-			s.east.set(faults{down: true})
-			p := s.start(localtable.Config{})
-			pass(time.Minute)
-			require.Zero(t, p.Health().Lanes)
-			s.east.set(faults{})
-			pass(20 * time.Second)
-			require.Equal(t, 64, p.Health().Lanes)
-		})
-	})
-
-	t.Run("C61 a missing topic of one destination ends Run with an error that names both", func(t *testing.T) {
-		inSites(t, func(t *testing.T, s *sites) {
-			s.west.set(faults{missing: map[string]bool{"bills": true, "bills.late": true}})
-			east, west := &connection{broker: s.east, gate: &gate{}}, &connection{broker: s.west, gate: &gate{}}
-			m, err := localtable.NewRouted(s.memory, routes(east, west), localtable.Config{Topics: []string{"bills.late"}})
-			require.NoError(t, err)
-			err = m.Run(t.Context())
-			require.ErrorIs(t, err, txmsg.ErrNoRoute)
-			require.ErrorContains(t, err, "destination west: topics are missing: bills, bills.late;")
-			require.True(t, east.isClosed())
-			require.True(t, west.isClosed())
-			require.Equal(t, strings.Repeat(" ", 63), strings.Join(s.memory.Owners(), " "))
-		})
-	})
-
-	t.Run("it ends by its deadline although one broker does not answer, and records what the other accepted", func(t *testing.T) {
-		inSites(t, func(t *testing.T, s *sites) {
-			s.west.set(faults{latency: time.Hour})
-			s.east.set(faults{latency: 2 * time.Second})
-			p := s.start(localtable.Config{DrainTimeout: 5 * time.Second})
-			s.write(append(of("k", "o"), bills("k", "b")...)...)
-			s.until(time.Minute, func() bool { return len(s.west.seenCalls()) == 1 && len(s.east.seenCalls()) == 1 })
-			before := time.Now()
-			p.end(t)
-			require.Equal(t, 5*time.Second, time.Since(before))
-			require.Equal(t, localtable.Status{Ready: 1}, s.status())
-			require.Equal(t, []string{"o"}, s.east.ids())
-			require.Equal(t, []int{64}, s.shares())
-			require.Equal(t, "", s.memory.Owners()[0])
-		})
-	})
-
-	t.Run("it ends at once while it waits for one broker", func(t *testing.T) {
-		inSites(t, func(t *testing.T, s *sites) {
-			s.west.set(faults{deaf: time.Hour})
-			p := s.start(localtable.Config{})
-			pass(time.Minute)
-			before := time.Now()
-			p.end(t)
-			require.Zero(t, time.Since(before))
-		})
-	})
-
-	t.Run("a broker that two routes share is closed once", func(t *testing.T) {
-		inSites(t, func(t *testing.T, s *sites) {
-			conn := &connection{broker: s.east, gate: &gate{}}
-			m, err := localtable.NewRouted(s.memory, routes(conn, conn), localtable.Config{})
-			require.NoError(t, err)
-			p := s.run(m, &gate{}, conn)
-			s.write(append(of("k", "o"), bills("k", "b")...)...)
-			s.until(time.Minute, s.drained)
-			p.end(t)
-			require.ElementsMatch(t, []string{"o", "b"}, s.east.ids())
-		})
-	})
-}
-
-func TestRoutesConfig(t *testing.T) {
-	b := newBroker()
-	route := func(destination string, topics ...string) localtable.Route {
-		return localtable.Route{Destination: destination, Topics: topics, Broker: b}
-	}
-	for name, c := range map[string]struct {
-		routes []localtable.Route
-		cfg    localtable.Config
-		want   []string
-	}{
-		"no routes":                     {nil, localtable.Config{}, []string{"localtable: routes must be one or more, got none"}},
-		"a destination of the config":   {[]localtable.Route{route("a", "*")}, localtable.Config{Destination: "x"}, []string{`Config.Destination must be empty where there are routes, got "x"`}},
-		"a destination twice":           {[]localtable.Route{route("a", "x"), route("a", "y")}, localtable.Config{}, []string{`Route[1].Destination must be another than those of the routes before, got "a"`}},
-		"a destination with no name":    {[]localtable.Route{route("", "x")}, localtable.Config{}, []string{`Route[0].Destination must be a name`}},
-		"a destination with a bad name": {[]localtable.Route{route("a b", "x")}, localtable.Config{}, []string{`Route[0].Destination must be a name of letters, digits, '-', '_' and single '.' inside, got "a b"`}},
-		"no topics":                     {[]localtable.Route{route("a")}, localtable.Config{}, []string{"Route[0].Topics must be one pattern or more, got none"}},
-		"patterns that are none": {
-			[]localtable.Route{route("a", "x", "", "[", "a/*", "a b", "x.")},
-			localtable.Config{},
-			[]string{`Route[0].Topics[1] must be a topic or a pattern of topics, got ""`, `Topics[2]`, `Topics[3]`, `Topics[4]`, `Topics[5]`},
-		},
-		"the same pattern":              {[]localtable.Route{route("a", "x.*"), route("b", "x.*")}, localtable.Config{}, []string{`Route[1].Topics[0] must be before "x.*", which takes all its topics, got "x.*"`}},
-		"after the one that takes all":  {[]localtable.Route{route("a", "*"), route("b", "x[ab]", "y?")}, localtable.Config{}, []string{`Route[1].Topics[0] must be before "*"`, `Route[1].Topics[1] must be before "*"`}},
-		"behind a wider one":            {[]localtable.Route{route("a", "x*"), route("b", "xy*z")}, localtable.Config{}, []string{`Route[1].Topics[0] must be before "x*"`}},
-		"a topic behind a pattern":      {[]localtable.Route{route("a", "x[yz]"), route("b", "xy")}, localtable.Config{}, []string{`Route[1].Topics[0] must be before "x[yz]"`}},
-		"a concurrency that is none":    {[]localtable.Route{{Destination: "a", Topics: []string{"x"}, Broker: b, Concurrency: 65}}, localtable.Config{}, []string{"Route[0].Concurrency must be between 1 and 64, or 0 for the default, got 65"}},
-		"no broker":                     {[]localtable.Route{{Destination: "a", Topics: []string{"x"}}}, localtable.Config{}, []string{"Route[0].Broker must be set, got nil"}},
-		"a topic that nobody takes":     {[]localtable.Route{route("a", "x")}, localtable.Config{Topics: []string{"x", "y"}}, []string{`localtable: Config.Topics[1]: txmsg: Message.Topic must be one that a route takes: a (x), got "y"`}},
-		"all problems at the same time": {[]localtable.Route{route("a", "x"), route("a")}, localtable.Config{Destination: "x", BatchSize: -1}, []string{"Config.Destination", "Route[1].Destination", "Route[1].Topics", "Config.BatchSize"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := localtable.NewRouted(storetest.NewMemory(1), c.routes, c.cfg)
-			for _, want := range c.want {
-				require.ErrorContains(t, err, want)
-			}
-			require.Len(t, strings.Split(err.Error(), "\n"), len(c.want))
-		})
-	}
-	t.Run("patterns that only look as if they were shadowed", func(t *testing.T) {
-		_, err := localtable.NewRouted(storetest.NewMemory(1), []localtable.Route{
-			route("a", "x?", "y[ab]", "z*z"), route("b", "x*", "y[a-c]", "y?", "z*"), route("c", "*"),
-		}, localtable.Config{})
-		require.NoError(t, err)
 	})
 }
