@@ -258,8 +258,8 @@ func named(t testing.TB, dsn, name string) string {
 	return parsed.String()
 }
 
-// picky refuses messages as refuses says, and counts what it is asked.
-type picky struct {
+// refusingBroker refuses messages as refuses says, and counts what it is asked.
+type refusingBroker struct {
 	localtable.Broker
 	refuses func(m txmsg.Message, time int) error // the time-th; nil passes the message on
 
@@ -269,11 +269,11 @@ type picky struct {
 
 func pick(refuses func(m txmsg.Message, time int) error) func(localtable.Broker) localtable.Broker {
 	return func(b localtable.Broker) localtable.Broker {
-		return &picky{Broker: b, refuses: refuses, asked: map[string]int{}}
+		return &refusingBroker{Broker: b, refuses: refuses, asked: map[string]int{}}
 	}
 }
 
-func (p *picky) Publish(ctx context.Context, msgs []txmsg.Message) []error {
+func (p *refusingBroker) Publish(ctx context.Context, msgs []txmsg.Message) []error {
 	results := make([]error, len(msgs))
 	var passed []txmsg.Message
 	var places []int

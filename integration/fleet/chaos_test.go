@@ -17,17 +17,17 @@ import (
 // patience bounds every wait for one thing: it is there for failures, and for machines with much else to do.
 const patience = 2 * time.Minute
 
-// strike is a way to harm a relay.
-type strike int
+// fault is a way to harm a relay.
+type fault int
 
 const (
-	kill  strike = iota
-	short        // a pause that the lease outlives
-	long         // one that it does not
+	kill  fault = iota
+	short       // a pause that the lease outlives
+	long        // one that it does not
 )
 
-// trouble is what happens to the relays and their broker.
-type trouble struct {
+// chaos is what happens to the relays and their broker.
+type chaos struct {
 	t      *testing.T
 	size   size
 	random *rand.Rand
@@ -42,62 +42,62 @@ type trouble struct {
 	restarts              int // of the broker
 }
 
-// make strikes one relay after the other, and the broker now and then, until the writers are done and every kind of strike
+// run harms one relay after the other, and the broker now and then, until the writers are done and every kind of fault
 // was seen. It returns when nothing is paused any more and the broker runs.
-func (h *trouble) make(written <-chan struct{}) {
-	h.t.Helper()
-	ctx := h.t.Context()
-	expected := int(h.size.lasting / h.size.every)
-	first := []strike{kill, short, long}
-	h.random.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
-	down := -1 // since which strike the broker is
-	tick := time.NewTicker(h.size.every)
+func (c *chaos) run(written <-chan struct{}) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	expected := int(c.size.lasting / c.size.every)
+	first := []fault{kill, short, long}
+	c.random.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
+	down := -1 // since which fault the broker is
+	tick := time.NewTicker(c.size.every)
 	defer tick.Stop()
+	defer c.pauses.Wait()
 	for n := 0; ; n++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if down < 0 && h.restarts == h.size.restarts && n >= expected && closed(written) {
-			break
+		if down < 0 && c.restarts == c.size.restarts && n >= expected && closed(written) {
+			return
 		}
-		next := strike(h.random.IntN(3))
+		next := fault(c.random.IntN(3))
 		if n < len(first) {
 			next = first[n]
 		}
-		h.strike(ctx, next)
+		c.inflict(ctx, next)
 		switch {
 		case down >= 0 && n >= down+2:
-			h.broker.Restart()
-			h.restarts++
+			c.broker.Restart()
+			c.restarts++
 			down = -1
-		case down < 0 && h.restarts < h.size.restarts && n >= (h.restarts+1)*expected/(h.size.restarts+1):
-			if h.random.IntN(2) == 0 {
-				h.broker.Stop()
+		case down < 0 && c.restarts < c.size.restarts && n >= (c.restarts+1)*expected/(c.size.restarts+1):
+			if c.random.IntN(2) == 0 {
+				c.broker.Stop()
 			} else {
-				h.broker.Kill()
+				c.broker.Kill()
 			}
 			down = n
 		}
 	}
-	h.pauses.Wait()
 }
 
-func closed(c <-chan struct{}) bool {
+func closed(written <-chan struct{}) bool {
 	select {
-	case <-c:
+	case <-written:
 		return true
 	default:
 		return false
 	}
 }
 
-func (h *trouble) strike(ctx context.Context, how strike) {
-	h.t.Helper()
+func (c *chaos) inflict(ctx context.Context, how fault) {
+	c.t.Helper()
 	var running []int
-	for i, r := range h.relays {
-		r.requireAlive(h.t)
+	for i, r := range c.relays {
+		r.requireAlive(c.t)
 		if !r.isPaused() {
 			running = append(running, i)
 		}
@@ -105,52 +105,52 @@ func (h *trouble) strike(ctx context.Context, how strike) {
 	if len(running) == 0 {
 		return
 	}
-	i := running[h.random.IntN(len(running))]
-	victim := h.relays[i]
-	h.await(ctx, victim)
-	lease := float64(h.size.lease)
+	i := running[c.random.IntN(len(running))]
+	victim := c.relays[i]
+	c.await(ctx, victim)
+	lease := float64(c.size.lease)
 	switch how {
 	case kill:
-		h.kills++
-		h.killedInFlight += victim.kill(h.t)
-		h.relays[i] = h.again()
+		c.kills++
+		c.killedInFlight += victim.kill(c.t)
+		c.relays[i] = c.again()
 	case short:
-		h.short++
-		h.pause(victim, lease*(0.2+0.6*h.random.Float64()))
+		c.short++
+		c.pause(victim, lease*(0.2+0.6*c.random.Float64()))
 	case long:
-		h.long++
-		h.pause(victim, lease*(1.3+1.2*h.random.Float64()))
+		c.long++
+		c.pause(victim, lease*(1.3+1.2*c.random.Float64()))
 		flying, _ := victim.inFlight()
-		h.pausedInFlight += flying
+		c.pausedInFlight += flying
 	}
 }
 
-func (h *trouble) pause(r *instance, nanoseconds float64) {
-	h.t.Helper()
-	h.pauses.Add(1)
-	r.pause(h.t, time.Duration(nanoseconds), h.pauses.Done)
+func (c *chaos) pause(r *instance, nanoseconds float64) {
+	c.t.Helper()
+	c.pauses.Add(1)
+	r.pause(c.t, time.Duration(nanoseconds), c.pauses.Done)
 }
 
 // await waits, not for long, until the victim has something in flight, every other time something that is refused, and then for a
 // moment within it.
-func (h *trouble) await(ctx context.Context, victim *instance) {
-	choosy := h.random.IntN(2) == 0
+func (c *chaos) await(ctx context.Context, victim *instance) {
+	choosy := c.random.IntN(2) == 0
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for range h.size.every / time.Millisecond / 2 {
+	for range c.size.every / time.Millisecond / 2 {
 		flying, refused := victim.inFlight()
 		if flying > 0 && (!choosy || refused > 0) {
 			break
 		}
 		<-tick.C
 	}
-	pause(ctx, time.Duration(h.random.IntN(int(30*time.Millisecond))))
+	pause(ctx, time.Duration(c.random.IntN(int(30*time.Millisecond))))
 }
 
 // explain tells what there is to see when a run has failed.
-func (h *trouble) explain(pool *pgxpool.Pool) {
-	for i, r := range h.relays {
-		h.t.Logf("relay %d, process %d: %s", i, r.command.Process.Pid, r.tail())
+func (c *chaos) explain(pool *pgxpool.Pool) {
+	for i, r := range c.relays {
+		c.t.Logf("relay %d, process %d: %s", i, r.command.Process.Pid, r.tail())
 	}
 	for _, sql := range []string{
 		"SELECT 'instance ' || owner || ' ' || expires_at - clock_timestamp() FROM txmsg_instance",
@@ -162,11 +162,11 @@ func (h *trouble) explain(pool *pgxpool.Pool) {
 		rows, err := pool.Query(context.Background(), sql)
 		lines, failed := pgx.CollectRows(rows, pgx.RowTo[*string])
 		if err = errors.Join(err, failed); err != nil {
-			h.t.Log(err)
+			c.t.Log(err)
 		}
 		for _, line := range lines {
 			if line != nil {
-				h.t.Log(*line)
+				c.t.Log(*line)
 			}
 		}
 	}

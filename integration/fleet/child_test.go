@@ -38,16 +38,16 @@ func beRelay(text string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	tell := &teller{pipe: os.NewFile(3, "reports")}
-	tell.line("listening") // it can be told to end from now on
-	if err := relay(ctx, p, tell); err != nil {
+	report := &reporter{pipe: os.NewFile(3, "reports")}
+	report.line("listening") // it can be told to end from now on
+	if err := relay(ctx, p, report); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func relay(ctx context.Context, p plan, tell *teller) error {
+func relay(ctx context.Context, p plan, report *reporter) error {
 	pool, err := pgxpool.New(ctx, p.Database+"&pool_max_conns=6")
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func relay(ctx context.Context, p plan, tell *teller) error {
 	if err != nil {
 		return err
 	}
-	m, err := localtable.New[pgx.Tx](watched{db, tell}, &picky{Broker: broker, seed: p.Seed, tell: tell}, localtable.Config{
+	m, err := localtable.New[pgx.Tx](watched{db, report}, &refusingBroker{Broker: broker, seed: p.Seed, report: report}, localtable.Config{
 		LeaseTTL: p.Lease, PollInterval: 100 * time.Millisecond, BatchSize: 100,
 		MaxAttempts: maxAttempts, DeadKey: localtable.Release,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -72,39 +72,39 @@ func relay(ctx context.Context, p plan, tell *teller) error {
 	return m.Run(ctx)
 }
 
-// teller tells the parent what happens, and what is in flight: messages that are being published or settled.
-type teller struct {
+// reporter tells the parent what happens, and what is in flight: messages that are being published or settled.
+type reporter struct {
 	pipe    *os.File
 	mu      sync.Mutex
 	flying  int
 	refused int // of those, messages that the broker refuses now
 }
 
-func (t *teller) line(words ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.write(words...)
+func (r *reporter) line(words ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(words...)
 }
 
-func (t *teller) write(words ...any) { _, _ = t.pipe.WriteString(fmt.Sprintln(words...)) }
+func (r *reporter) write(words ...any) { _, _ = r.pipe.WriteString(fmt.Sprintln(words...)) }
 
 // depart adds to what is in flight, until land.
-func (t *teller) depart(flying, refused int) (land func()) {
-	t.add(flying, refused)
-	return func() { t.add(-flying, -refused) }
+func (r *reporter) depart(flying, refused int) (land func()) {
+	r.add(flying, refused)
+	return func() { r.add(-flying, -refused) }
 }
 
-func (t *teller) add(flying, refused int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.flying, t.refused = t.flying+flying, t.refused+refused
-	t.write("flying", t.flying, t.refused)
+func (r *reporter) add(flying, refused int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flying, r.refused = r.flying+flying, r.refused+refused
+	r.write("flying", r.flying, r.refused)
 }
 
-// watched is a store that tells of its settlements.
+// watched is a store that reports its settlements.
 type watched struct {
 	*postgres.DB
-	tell *teller
+	report *reporter
 }
 
 func (w watched) Settle(ctx context.Context, s localtable.Settlement) (int, error) {
@@ -114,35 +114,35 @@ func (w watched) Settle(ctx context.Context, s localtable.Settlement) (int, erro
 			refused++
 		}
 	}
-	defer w.tell.depart(len(s.Results), refused)()
+	defer w.report.depart(len(s.Results), refused)()
 	return w.DB.Settle(ctx, s)
 }
 
-// picky is a broker that takes its time and refuses some messages. It tells of each refusal, and of each message that it may
+// refusingBroker is a broker that takes its time and refuses some messages. It reports each refusal, and each message that it may
 // refuse and passes on, before anything comes of it.
-type picky struct {
+type refusingBroker struct {
 	localtable.Broker
-	seed uint64
-	tell *teller
+	seed   uint64
+	report *reporter
 }
 
-func (b *picky) Publish(ctx context.Context, msgs []txmsg.Message) []error {
+func (b *refusingBroker) Publish(ctx context.Context, msgs []txmsg.Message) []error {
 	results := make([]error, len(msgs))
 	var passed []txmsg.Message
 	var places []int
 	for i, m := range msgs {
-		temper := temperOf(b.seed, m.ID)
-		if temper == never || temper == sometimes && rand.N(2) == 0 {
-			b.tell.line("refused", m.ID)
+		verdict := verdictOf(b.seed, m.ID)
+		if verdict == refusedAlways || verdict == refusedSometimes && rand.N(2) == 0 {
+			b.report.line("refused", m.ID)
 			results[i] = fmt.Errorf("not this one: %w", txmsg.ErrRefused)
 			continue
 		}
-		if temper == sometimes {
-			b.tell.line("passed", m.ID)
+		if verdict == refusedSometimes {
+			b.report.line("passed", m.ID)
 		}
 		passed, places = append(passed, m), append(places, i)
 	}
-	defer b.tell.depart(len(msgs), len(msgs)-len(passed))()
+	defer b.report.depart(len(msgs), len(msgs)-len(passed))()
 	if len(passed) > 0 {
 		for i, err := range b.Broker.Publish(ctx, passed) {
 			results[places[i]] = err

@@ -29,25 +29,25 @@ func TestFleet(t *testing.T) {
 	again := func() *instance {
 		return start(t, plan{Database: dsn, Broker: server.Address(), Seed: seed, Lease: size.lease}, told)
 	}
-	h := &trouble{t: t, size: size, random: chance(seed, ofTrouble), broker: server, again: again}
+	c := &chaos{t: t, size: size, random: chance(seed, ofChaos), broker: server, again: again}
 	defer func() { // before the relays are killed
 		if t.Failed() {
-			h.explain(pool)
+			c.explain(pool)
 		}
 	}()
 	for range size.relays {
-		h.relays = append(h.relays, again())
+		c.relays = append(c.relays, again())
 	}
 	w, written := write(t, db, server.Address(), name, size, seed)
-	h.make(written)
+	c.run(written)
 	select {
 	case <-written:
 	case <-time.After(patience):
 		require.Fail(t, "the writers did not come to an end")
 	}
 	require.NoError(t, w.failed, "a write")
-	awaitSent(t, db, h.relays)
-	for _, r := range h.relays {
+	awaitSent(t, db, c.relays)
+	for _, r := range c.relays {
 		r.end(t)
 	}
 
@@ -55,25 +55,25 @@ func TestFleet(t *testing.T) {
 	readTables(t, pool, e)
 	v := e.judge(t)
 	fmt.Printf("fleet: %5s %6s %6s %8s %9s %11s %9s %5s %10s %7s\n", "kills", "short", "long", "restarts", "committed", "rolled back", "delivered", "dead", "duplicates", "seconds")
-	fmt.Printf("fleet: %5d %6d %6d %8d %9d %11d %9d %5d %10d %7.0f\n", h.kills, h.short, h.long, h.restarts, v.committed, w.rolledBack.Load(), v.delivered, v.dead, v.duplicates, time.Since(began).Seconds())
+	fmt.Printf("fleet: %5d %6d %6d %8d %9d %11d %9d %5d %10d %7.0f\n", c.kills, c.short, c.long, c.restarts, v.committed, w.rolledBack.Load(), v.delivered, v.dead, v.duplicates, time.Since(began).Seconds())
 	fmt.Printf("fleet: in flight at kills %d, at pauses longer than the lease %d; refused calls %d; delivered before they were dead %d\n",
-		h.killedInFlight, h.pausedInFlight, sum(told.refused), v.deadDelivered)
-	requireSuspicion(t, h, w, v)
+		c.killedInFlight, c.pausedInFlight, sum(told.refused), v.deadDelivered)
+	requireSuspicion(t, c, w, v)
 }
 
 // requireSuspicion fails a run that cannot have shown anything.
-func requireSuspicion(t *testing.T, h *trouble, w *writers, v verdict) {
+func requireSuspicion(t *testing.T, c *chaos, w *writers, v outcome) {
 	t.Helper()
-	require.Equal(t, h.size.messages, v.committed)
+	require.Equal(t, c.size.messages, v.committed)
 	require.Positive(t, w.rolledBack.Load(), "messages that were rolled back")
-	require.Positive(t, h.kills)
-	require.Positive(t, h.short)
-	require.Positive(t, h.long)
-	require.Equal(t, h.size.restarts, h.restarts)
-	require.Positive(t, h.killedInFlight, "messages in flight at the kills")
-	require.Positive(t, h.pausedInFlight, "messages in flight at the pauses")
+	require.Positive(t, c.kills)
+	require.Positive(t, c.short)
+	require.Positive(t, c.long)
+	require.Equal(t, c.size.restarts, c.restarts)
+	require.Positive(t, c.killedInFlight, "messages in flight at the kills")
+	require.Positive(t, c.pausedInFlight, "messages in flight at the pauses")
 	require.Positive(t, v.dead)
-	require.True(t, v.duplicates > 0 || h.kills+h.long < 10, "no duplicates: nothing was interrupted between the broker and the table")
+	require.True(t, v.duplicates > 0 || c.kills+c.long < 10, "no duplicates: nothing was interrupted between the broker and the table")
 }
 
 func open(t *testing.T, dsn string, size size) (*pgxpool.Pool, *postgres.DB) {

@@ -40,8 +40,8 @@ type evidence struct {
 	passed    map[string]bool
 }
 
-// verdict is what may differ from run to run.
-type verdict struct {
+// outcome is what may differ from run to run.
+type outcome struct {
 	committed, delivered, dead int
 	deadDelivered              int // given to the broker, not settled, and refused from then on
 	duplicates                 int
@@ -71,11 +71,11 @@ func collect[T any](t *testing.T, pool *pgxpool.Pool, sql string, to pgx.RowToFu
 	return pgx.CollectRows(rows, to)
 }
 
-func (e *evidence) judge(t *testing.T) verdict {
+func (e *evidence) judge(t *testing.T) outcome {
 	t.Helper()
 	dead := e.requireDead(t)
 	e.requireArchived(t, dead)
-	v := verdict{committed: len(e.committed), dead: len(dead)}
+	v := outcome{committed: len(e.committed), dead: len(dead)}
 	first, partitions := map[string]bool{}, map[string]int32{}
 	order := map[string][]int64{}
 	for _, r := range e.records {
@@ -118,7 +118,7 @@ func (e *evidence) requireDead(t *testing.T) map[string]bool {
 		dead[r.ID] = true
 	}
 	for id := range e.committed {
-		require.True(t, dead[id] || temperOf(e.seed, id) != never, "message %s is refused every time and not dead", id)
+		require.True(t, dead[id] || verdictOf(e.seed, id) != refusedAlways, "message %s is refused every time and not dead", id)
 	}
 	return dead
 }
@@ -150,7 +150,7 @@ func (e *evidence) requireSpent(t *testing.T, r row) {
 	t.Helper()
 	require.False(t, r.Foreign, "message %s spent an attempt without a refusal", r.ID)
 	require.LessOrEqual(t, r.Attempts, e.refused[r.ID], "message %s spent more attempts than it was refused", r.ID)
-	require.True(t, r.Attempts == 0 || temperOf(e.seed, r.ID) != welcome, "message %s was refused by nobody", r.ID)
+	require.True(t, r.Attempts == 0 || verdictOf(e.seed, r.ID) != accepted, "message %s was refused by nobody", r.ID)
 }
 
 // expected are the versions of each key that must be there, in their order.

@@ -22,7 +22,7 @@ type size struct {
 	messages              int
 	lasting               time.Duration // of the writing, if the machine can
 	lease                 time.Duration
-	every                 time.Duration // between two strikes
+	every                 time.Duration // between two faults
 	restarts              int           // of the broker
 }
 
@@ -66,6 +66,6 @@ func chance(seed, source uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 
 
 // Sources of chance. Those of the writers follow the last.
 const (
-	ofTrouble = iota
+	ofChaos = iota
 	ofWriters
 )
