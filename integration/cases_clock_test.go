@@ -86,7 +86,7 @@ func startClock(t *testing.T, program string, by time.Duration, dsn, url string)
 	t.Helper()
 	command := exec.Command(program, dsn, url)
 	command.Env = append(os.Environ(), "CLOCK_SKEW="+strconv.Itoa(int(by.Seconds())))
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	services.EndWithParent(command)
 	var errors bytes.Buffer
 	command.Stderr = &errors
 	output, err := command.StdoutPipe()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/integration/services"
 )
 
 // patience bounds what a child may take for one step: it is there for failures, and for machines with much else to do.
@@ -44,7 +45,7 @@ func start(t *testing.T, p plan) *child {
 	c.command.Env = append(os.Environ(), planVariable+"="+string(text))
 	c.command.ExtraFiles = []*os.File{writer}
 	c.command.Stderr = &c.errors
-	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	services.EndWithParent(c.command)
 	require.NoError(t, c.command.Start())
 	require.NoError(t, writer.Close())
 	go func() {
@@ -109,25 +110,6 @@ func (c *child) awaitKilled(t *testing.T) {
 	}
 	status, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.command.ProcessState, c.errors.String())
-}
-
-// awaitFrozen waits until the child has frozen itself: it says so before it does.
-func (c *child) awaitFrozen(t *testing.T) {
-	t.Helper()
-	c.awaitReached(t)
-	await(t, "the process to stop", func() bool {
-		c.requireAlive(t)
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.command.Process.Pid))
-		require.NoError(t, err)
-		_, state, _ := strings.Cut(string(text), ") ") // after the program's name
-		return strings.HasPrefix(state, "T")
-	})
-}
-
-// wake ends the freezing.
-func (c *child) wake(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.command.Process.Signal(syscall.SIGCONT))
 }
 
 // end tells the child to end in order, and waits for it.

@@ -3,6 +3,10 @@ package crash
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +69,31 @@ func last(texts []string) string {
 		return ""
 	}
 	return texts[len(texts)-1]
+}
+
+// awaitFrozen waits until the child has frozen itself: it says so before it does.
+func (c *child) awaitFrozen(t *testing.T) {
+	t.Helper()
+	c.awaitReached(t)
+	await(t, "the process to stop", func() bool {
+		c.requireAlive(t)
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.command.Process.Pid))
+		require.NoError(t, err)
+		_, state, _ := strings.Cut(string(text), ") ") // after the program's name
+		return strings.HasPrefix(state, "T")
+	})
+}
+
+// wake ends the freezing.
+func (c *child) wake(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.command.Process.Signal(syscall.SIGCONT))
+}
+
+// freeze stops the process until it is woken. A signal to the process may stop another thread first; one to this thread stops it
+// before the call returns.
+func freeze() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), syscall.SIGSTOP)
 }

@@ -3,7 +3,6 @@ package crash
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -48,10 +47,7 @@ func (p *probe) at(passed point) {
 	}
 	p.report("reached", fmt.Sprint(len(p.inFlight)))
 	if p.plan.Freeze {
-		// A signal to the process may stop another thread first; one to this thread stops it before the call returns.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		_ = syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), syscall.SIGSTOP)
+		freeze()
 		p.woken = true
 		return
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/txmsg/txmsg-go/integration/services"
 )
 
 // reports are what all relays have told.
@@ -57,7 +59,7 @@ func start(t *testing.T, p plan, all *reports) *instance {
 	r.command.Env = append(os.Environ(), planVariable+"="+string(text))
 	r.command.ExtraFiles = []*os.File{writer}
 	r.command.Stderr = &r.log
-	r.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	services.EndWithParent(r.command)
 	require.NoError(t, r.command.Start())
 	require.NoError(t, writer.Close())
 	go func() {
