@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,16 @@ func collect() (consumer.Handler[pgx.Tx], chan txmsg.Message) {
 	}, got
 }
 
+func receive(t *testing.T, from <-chan txmsg.Message) (msg txmsg.Message) {
+	t.Helper()
+	select {
+	case msg = <-from:
+	case <-time.After(patience):
+		require.FailNow(t, "waited in vain for the handler to get a message")
+	}
+	return msg
+}
+
 func testBytesOfTheDead(t *testing.T, c *counter) {
 	wanted := map[string]txmsg.Message{}
 	var msgs []txmsg.Message
@@ -79,7 +90,7 @@ func testBytesOfTheDead(t *testing.T, c *counter) {
 		report, err := c.operator(t).Retry(t.Context(), localtable.Reason{Who: "ann", Why: "limit raised"}, localtable.Filter{Topic: c.topic}, localtable.RetryOptions{})
 		require.NoError(t, err)
 		require.Equal(t, localtable.RetryReport{Matched: 1, Retried: 1}, report)
-		msg := <-got
+		msg := receive(t, got)
 		require.Equal(t, msgs[i].Body, msg.Body)
 		require.True(t, wanted[msg.ID].Equal(msg), "%+v", msg)
 		c.awaitDrained(t)
@@ -102,7 +113,7 @@ func testRetriedTwice(t *testing.T, c *counter) {
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Retried)
 	}
-	require.True(t, msg.Equal(<-got), "every field is kept")
+	require.True(t, msg.Equal(receive(t, got)), "every field is kept")
 	c.awaitDrained(t)
 	entries, err := operator.Audit(t.Context(), localtable.AuditFilter{ID: msg.ID}, 0, 10)
 	require.NoError(t, err)
