@@ -238,7 +238,7 @@ func testAbandon(t *testing.T, c *counter) {
 	cancel()
 	var abandoned *consumer.AbandonedError
 	require.ErrorAs(t, <-ended, &abandoned)
-	require.Less(t, time.Since(begin), 3500*time.Millisecond, "time to stop")
+	require.Less(t, time.Since(begin), 10*time.Second, "time to stop; the half second is measured beside the consumer, where time is made up")
 	require.Equal(t, []string{m.ID}, abandoned.MessageIDs)
 	close(release)
 

@@ -14,8 +14,8 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
+// TestTakeover measures, so nothing runs beside it.
 func TestTakeover(t *testing.T) {
-	t.Parallel()
 	t.Run("C21 what a dead relay had in hand is sent within a lease and a poll", func(t *testing.T) {
 		var pool *pgxpool.Pool
 		open := func(t *testing.T) (b base) {
