@@ -64,5 +64,8 @@
 // Whoever runs Migrate owns the tables. [DB.Grant] lets another role do one [Duty] and nothing else: a service that only
 // writes can neither read nor change a message, and a program in another language needs no more than
 //
-//	GRANT USAGE ON SCHEMA ...; GRANT INSERT ON txmsg_message, txmsg_held; GRANT USAGE ON SEQUENCE txmsg_message_seq_seq
+//	GRANT USAGE ON SCHEMA ...; GRANT USAGE ON SEQUENCE txmsg_message_seq_seq ...;
+//	GRANT INSERT (destination, id, topic, key, type, sequence, headers, body) ON txmsg_message ...; and with due_at ON txmsg_held
+//
+// The other columns are the relay's. A row whose place, times or state a program has made up may never be sent.
 package postgres

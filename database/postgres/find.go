@@ -64,13 +64,13 @@ func statesSQL(states []localtable.State) string {
 
 func scanHeld(found pgx.CollectableRow) (localtable.Held, error) {
 	var row localtable.Held
-	var due *time.Time
+	var due instant
 	var headers, failures []byte
 	m := &row.Message
 	err := found.Scan(&row.Seq, &row.Revision, &row.State, &row.Destination, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence,
-		&row.Attempts, &row.Created, &due, &row.Holds, &headers, &failures, &m.Body)
-	if due != nil && (row.State == localtable.StateWaiting || row.State == localtable.StateRetry) {
-		row.Due = *due
+		&row.Attempts, (*instant)(&row.Created), &due, &row.Holds, &headers, &failures, &m.Body)
+	if row.State == localtable.StateWaiting || row.State == localtable.StateRetry {
+		row.Due = time.Time(due)
 	}
 	m.Headers, row.Errors = decodeHeaders(headers), decodeFailures(failures)
 	return row, err
@@ -104,7 +104,7 @@ func scanEntry(found pgx.CollectableRow) (localtable.AuditEntry, error) {
 	var headers, failures []byte
 	m := &e.Message
 	err := found.Scan(&e.Entry, &e.At, &e.Who, &e.Why, &e.Verb, &e.Seq, &e.Revision, &e.State, &e.Attempts, &e.Destination,
-		&m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &e.Created, &headers, &failures, &m.Body)
+		&m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, (*instant)(&e.Created), &headers, &failures, &m.Body)
 	m.Headers, e.Errors = decodeHeaders(headers), decodeFailures(failures)
 	return e, err
 }

@@ -14,7 +14,8 @@ type Duty string
 
 // The duties. A service whose messenger also runs needs Write and Relay, one on RocketMQ needs Check.
 const (
-	// Write is Transact and Enqueue of the local table: it adds messages, and can neither see nor change one.
+	// Write is Transact and Enqueue of the local table: it adds messages, with what is the writer's to say, and can neither see
+	// nor change one. What belongs to the relay (place in the order, times, attempts, state) it cannot set.
 	Write Duty = "write"
 	// Relay is Run of the local table. Its role becomes the owner of the archive of delivered messages, since PostgreSQL lets
 	// nobody else make and drop the partitions, and may create tables in the schema: let all relays of a database use one role.
@@ -29,7 +30,8 @@ const (
 
 var grants = map[Duty][]string{
 	Write: {
-		`GRANT INSERT ON txmsg_message, txmsg_held TO $role`,
+		`GRANT INSERT (destination, id, topic, key, type, sequence, headers, body) ON txmsg_message TO $role`,
+		`GRANT INSERT (destination, id, topic, key, type, sequence, headers, body, due_at) ON txmsg_held TO $role`,
 		`GRANT USAGE ON SEQUENCE txmsg_message_seq_seq TO $role`,
 	},
 	Relay: {

@@ -41,6 +41,8 @@ func TestGrantAllowsNoMoreThanTheDuty(t *testing.T) {
 			`SELECT * FROM txmsg_message`, `DELETE FROM txmsg_message`, `UPDATE txmsg_message SET attempts = 0`, `SELECT * FROM txmsg_held`,
 			`UPDATE txmsg_held SET holds = false`, `SELECT * FROM txmsg_delivered`, `UPDATE txmsg_lane SET owner = NULL`,
 			`SELECT * FROM txmsg_instance`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT setval('txmsg_message_seq_seq', 1)`,
+			`INSERT INTO txmsg_message (topic, body, revision) VALUES ('orders', '', 2147483647)`, `INSERT INTO txmsg_message (topic, body, created_at) VALUES ('orders', '', 'infinity')`,
+			`INSERT INTO txmsg_held (topic, body, due_at, state) VALUES ('orders', '', now(), 'dead')`, `INSERT INTO txmsg_held (topic, body, due_at, seq) VALUES ('orders', '', now(), 1)`,
 		},
 		postgres.Relay: {
 			`UPDATE txmsg_message SET body = ''`, `TRUNCATE txmsg_message`, `DROP TABLE txmsg_message`, `DELETE FROM txmsg_lane`,

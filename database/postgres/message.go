@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/txmsg"
@@ -131,4 +132,17 @@ func decodeHeaders(object []byte) map[string]string {
 		texts[name] = words
 	}
 	return texts
+}
+
+// instant reads a time that another program may have set to infinity, which no time.Time is: -infinity and NULL are the zero time, and
+// infinity is the last second that RFC 3339 can write.
+type instant time.Time
+
+// ScanTimestamptz implements [pgtype.TimestamptzScanner].
+func (i *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*i = instant(v.Time)
+	if v.InfinityModifier == pgtype.Infinity {
+		*i = instant(time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC))
+	}
+	return nil
 }

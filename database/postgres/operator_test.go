@@ -94,20 +94,6 @@ func TestDecide(t *testing.T) {
 		})
 	}
 
-	t.Run("keeps an id of another program's that is longer than an index takes", func(t *testing.T) {
-		t.Parallel()
-		r := lease(t, setup(t))
-		r.exec(t, `INSERT INTO txmsg_held (id, topic, body, state, delayed) VALUES (repeat('long', 5000), 'orders', '', 'dead', false)`)
-		rows, err := r.FindHeld(t.Context(), localtable.Filter{}, 0, 10, true)
-		require.NoError(t, err)
-		changed, err := r.Decide(t.Context(), decision(localtable.VerbSkip, rows[0]))
-		require.NoError(t, err)
-		require.Len(t, changed, 1)
-		entries, err := r.Audit(t.Context(), localtable.AuditFilter{ID: rows[0].Message.ID}, 0, 10)
-		require.NoError(t, err)
-		require.Len(t, entries, 1)
-	})
-
 	t.Run("commits to the disk, on a connection that has settled too", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -151,7 +151,7 @@ func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
 		var state string
 		var headers []byte
 		err := found.Scan(&row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
-			&m.Body, &row.Delayed, &row.Attempts, &row.Created, &row.Follower)
+			&m.Body, &row.Delayed, &row.Attempts, (*instant)(&row.Created), &row.Follower)
 		row.Revision = pack(revision, state)
 		m.Headers = decodeHeaders(headers)
 		return row, err

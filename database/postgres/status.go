@@ -41,7 +41,7 @@ WITH RECURSIVE d (destination) AS (
     SELECT CASE h.state WHEN 'waiting' THEN h.due_at ELSE h.created_at END
     FROM txmsg_held h WHERE h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
 )
-SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since), interval '0')), 0)::float8,
+SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since) FILTER (WHERE isfinite(since)), interval '0')), 0)::float8,
     ARRAY(SELECT destination::text COLLATE "C" FROM d UNION SELECT destination FROM h ORDER BY 1)
 FROM unsent`
 )

@@ -87,10 +87,27 @@ func TestOtherWriters(t *testing.T) {
 		require.Empty(t, rows[2].Message.Headers)
 	})
 
+	t.Run("times that are none stop neither the batch nor the status", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		r.exec(t, `INSERT INTO txmsg_message (topic, body, created_at) VALUES ('orders', '', 'infinity'), ('orders', '', '-infinity')`)
+		r.exec(t, `INSERT INTO txmsg_held (topic, body, created_at, due_at) VALUES ('orders', '', '-infinity', '-infinity'), ('orders', '', now(), 'infinity')`)
+		require.Len(t, r.read(t, "default"), 3)
+		_, err := r.Status(t.Context())
+		require.NoError(t, err)
+		held, err := r.FindHeld(t.Context(), localtable.Filter{}, 0, 10, true)
+		require.NoError(t, err)
+		require.Len(t, held, 2)
+		require.Zero(t, held[0].Due)
+		require.Equal(t, 9999, held[1].Due.Year())
+	})
+
 	t.Run("keys that no index could hold are refused when they are written", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		_, err := b.pool.Exec(t.Context(), `INSERT INTO txmsg_message (topic, body, key) VALUES ('orders', '', repeat('k', 256))`)
+		require.Error(t, err)
+		_, err = b.pool.Exec(t.Context(), `INSERT INTO txmsg_message (topic, body, id) VALUES ('orders', '', repeat('i', 129))`)
 		require.Error(t, err)
 		_, err = b.pool.Exec(t.Context(), `INSERT INTO txmsg_held (topic, body, state, due_at) VALUES ('orders', '', 'raedy', now())`)
 		require.Error(t, err)

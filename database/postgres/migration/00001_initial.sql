@@ -13,7 +13,7 @@ CREATE TABLE txmsg_message (
         hashtext(CASE key WHEN '' THEN id ELSE key END) & 63
     ) STORED,
     destination varchar(255) NOT NULL DEFAULT 'default',   -- who is to get it: a name in the relay's configuration
-    id          text         NOT NULL DEFAULT gen_random_uuid()::text,
+    id          varchar(128) NOT NULL DEFAULT gen_random_uuid()::text,
     topic       text         NOT NULL,
     key         varchar(255) NOT NULL DEFAULT '',
     type        text         NOT NULL DEFAULT '',
@@ -46,7 +46,7 @@ CREATE TABLE txmsg_held (
     holds       boolean      NOT NULL DEFAULT false,       -- it failed, and later rows of its key wait behind it
     state       text         NOT NULL DEFAULT 'waiting',
     destination varchar(255) NOT NULL DEFAULT 'default',
-    id          text         NOT NULL DEFAULT gen_random_uuid()::text,
+    id          varchar(128) NOT NULL DEFAULT gen_random_uuid()::text,
     topic       text         NOT NULL,
     key         varchar(255) NOT NULL DEFAULT '',
     type        text         NOT NULL DEFAULT '',
