@@ -45,6 +45,12 @@ func (f Filter) validate() error {
 	if !slices.Contains([]Class{"", ClassRefused, ClassTooLarge, ClassNoRoute}, f.Class) {
 		problems = append(problems, &ArgumentError{Field: "Filter.Class", Rule: "must be refused, too_large or no_route", Value: string(f.Class)})
 	}
+	if f.States != nil && len(f.States) == 0 {
+		problems = append(problems, &ArgumentError{Field: "Filter.States", Rule: "must be nil or hold a state: an empty list would match nothing"})
+	}
+	if f.IDs != nil && len(f.IDs) == 0 {
+		problems = append(problems, &ArgumentError{Field: "Filter.IDs", Rule: "must be nil or hold an id: an empty list would match nothing"})
+	}
 	for i, state := range f.States {
 		if !slices.Contains([]State{StateWaiting, StateRetry, StateParked, StateDead}, state) {
 			problems = append(problems, &ArgumentError{

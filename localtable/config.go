@@ -15,7 +15,8 @@ type Config struct {
 	// Destination is the name that rows carry and this relay reads, in the form of a topic. With routes each has its own, and
 	// this must be empty. Defaults to "default".
 	Destination string `yaml:"destination"`
-	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice.
+	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice. Where
+	// bodies are large a batch after the first has fewer: about 16 MB of them.
 	// Defaults to 500.
 	BatchSize int `yaml:"batch_size"`
 	// Concurrency is the most batches of a destination under way at once, each of other lanes. The relay uses at most so many

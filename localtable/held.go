@@ -45,6 +45,7 @@ type Failure struct {
 }
 
 // Filter selects rows. Those that match all of its fields are selected; a zero field matches every row.
+// A list that is empty but not nil is refused: it would select nothing.
 type Filter struct {
 	States      []State
 	Destination string

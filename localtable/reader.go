@@ -38,9 +38,13 @@ type reader[Tx any] struct {
 	notBefore time.Time
 	from      int // lane that the next look begins with
 	alarm     *time.Timer
+	portion   int // rows of which a batch's bodies should fit into batchBytes
 
 	othersAfter time.Time // the next search for other topics
 }
+
+// batchBytes is what the bodies of a batch should take at most, judged by those of the batch before.
+const batchBytes = 16 << 20
 
 // report is what became of a batch.
 type report struct {
@@ -55,6 +59,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 	defer poll.Stop()
 	r.alarm = time.NewTimer(0)
 	defer r.alarm.Stop()
+	r.portion = r.relay.cfg.BatchSize
 	for ctx.Err() == nil {
 		for ctx.Err() == nil && (r.due || r.full || r.rest) && r.mayLook() {
 			r.look(ctx, work)
@@ -127,7 +132,8 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	r.looked = time.Now()
-	rows, err := r.relay.store.Read(ctx, r.Destination, free, pass.limit)
+	limit := min(pass.limit, r.portion)
+	rows, err := r.relay.store.Read(ctx, r.Destination, free, limit)
 	if err != nil {
 		if ctx.Err() != context.Canceled {
 			r.notBefore = time.Now().Add(r.trouble.failed("read", err))
@@ -137,7 +143,8 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	}
 	r.trouble.worked()
 	r.last = len(rows)
-	r.full = len(rows) >= pass.limit
+	r.full = len(rows) >= limit
+	r.measure(rows)
 	r.backlog = r.full
 	r.rest = part && !r.full
 	if r.full && pass.open {
@@ -157,6 +164,18 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 		r.from = 0
 	}
 	return rows, lanes
+}
+
+// measure sets the portion by the rows of a batch. It at most doubles: the next rows may be larger.
+func (r *reader[Tx]) measure(rows []Row) {
+	bytes := 0
+	for _, row := range rows {
+		bytes += len(row.Message.Body)
+	}
+	if len(rows) > 0 {
+		most := batchBytes / max(1, bytes/len(rows))
+		r.portion = max(1, min(2*r.portion, most, r.relay.cfg.BatchSize))
+	}
 }
 
 // others returns rows of topics that are not among rows. A topic that hangs may have more rows than a probe reads: that the

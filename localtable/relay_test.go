@@ -205,6 +205,26 @@ func TestRelay(t *testing.T) {
 			require.Len(t, w.broker.seenCalls(), 1)
 		})
 	})
+
+	t.Run("large bodies make small batches, after the first", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			const body = 1_000_000
+			var msgs []txmsg.Message
+			for i := range 200 {
+				msg := of(fmt.Sprint("k", i), fmt.Sprint(i))[0]
+				msg.Body = make([]byte, body)
+				msgs = append(msgs, msg)
+			}
+			w.write(msgs...)
+			w.start(localtable.Config{BatchSize: 50, Concurrency: 1})
+			w.until(time.Minute, w.drained)
+			calls := w.broker.seenCalls()
+			require.Len(t, calls[0].ids, 50)
+			for _, call := range calls[1:] {
+				require.LessOrEqual(t, len(call.ids), 16<<20/body)
+			}
+		})
+	})
 }
 
 func (p *process) awaitSent(w *world, id string) {

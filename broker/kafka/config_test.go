@@ -72,7 +72,7 @@ func TestClassify(t *testing.T) {
 		{kerr.MessageTooLarge, txmsg.ErrTooLarge},
 		{kerr.RecordListTooLarge, txmsg.ErrTooLarge},
 		{kerr.UnknownTopicOrPartition, txmsg.ErrNoRoute},
-		{kerr.InvalidTopicException, txmsg.ErrNoRoute},
+		{kerr.InvalidTopicException, txmsg.ErrRefused},
 		{kerr.TopicAuthorizationFailed, txmsg.ErrRefused},
 		{kerr.PolicyViolation, txmsg.ErrRefused},
 		{kerr.InvalidRecord, txmsg.ErrRefused},

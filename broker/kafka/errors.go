@@ -18,9 +18,9 @@ func classify(topic string, err error) error {
 		return nil
 	case is(err, kerr.MessageTooLarge, kerr.RecordListTooLarge):
 		return fmt.Errorf("kafka: topic %q: %w: %w", topic, txmsg.ErrTooLarge, err)
-	case is(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException):
+	case is(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID):
 		return fmt.Errorf("kafka: %w %q: %w", txmsg.ErrNoRoute, topic, err)
-	case is(err, kerr.TopicAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidRecord, kerr.InvalidTimestamp,
+	case is(err, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidRecord, kerr.InvalidTimestamp,
 		kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType, kerr.CorruptMessage):
 		return fmt.Errorf("kafka: topic %q: %w: %w", topic, txmsg.ErrRefused, err)
 	default:

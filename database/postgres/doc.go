@@ -67,5 +67,6 @@
 //	GRANT USAGE ON SCHEMA ...; GRANT USAGE ON SEQUENCE txmsg_message_seq_seq ...;
 //	GRANT INSERT (destination, id, topic, key, type, sequence, headers, body) ON txmsg_message ...; and with due_at ON txmsg_held
 //
-// The other columns are the relay's. A row whose place, times or state a program has made up may never be sent.
+// The other columns are the relay's. A row whose place, times or state a program has made up may never be sent; one with a seq
+// of its own, or after the sequence was set back, is found within half a minute and has no place in the order until then.
 package postgres
