@@ -9,9 +9,14 @@ import (
 // A batch costs much the same however small it is, so under load the next look waits, and finds more: the relay shares its
 // machines with those who write. A batch of few rows says that there is no load: the next one is not kept waiting, nor is it
 // by one that takes long.
+//
+// How long it is kept waiting grows with the batches: where more than a row comes in each rowPatience, from wait to wait up to
+// mostPatience.
 const (
-	few      = 4
-	patience = 10 * time.Millisecond
+	few           = 4
+	leastPatience = 10 * time.Millisecond
+	rowPatience   = 500 * time.Microsecond
+	mostPatience  = 50 * time.Millisecond
 )
 
 // searchPart is the part of the time that may be spent on searching for rows of other topics.
@@ -83,6 +88,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 // mayLook decides whether the look that is due is made now, and sets the alarm if time decides.
 func (r *reader[Tx]) mayLook() bool {
 	now := time.Now()
+	patience := min(max(leastPatience, time.Duration(r.last)*rowPatience), mostPatience)
 	switch {
 	case r.under == r.Concurrency:
 		return false
