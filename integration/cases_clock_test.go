@@ -87,17 +87,17 @@ func startClock(t *testing.T, program string, by time.Duration, dsn, url string)
 	command := exec.Command(program, dsn, url)
 	command.Env = append(os.Environ(), "CLOCK_SKEW="+strconv.Itoa(int(by.Seconds())))
 	services.EndWithParent(command)
-	var errors bytes.Buffer
-	command.Stderr = &errors
+	complaints := &log{}
+	command.Stderr = complaints
 	output, err := command.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		require.NoError(t, command.Wait(), "a node: %s", errors.String())
+		require.NoError(t, command.Wait(), "a node: %v", complaints.lines())
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err, "a node: %s", errors.String())
+	require.NoError(t, err, "a node: %v", complaints.lines())
 	told, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(by), time.Unix(told, 0), time.Minute, "the node's clock")

@@ -66,6 +66,7 @@ func testCleanUp(t *testing.T) {
 	require.Equal(t, each, count("txmsg_delivered"))
 	after := s.status(t)
 	before.OldestUnsent, after.OldestUnsent, before.OldestSnapshot, after.OldestSnapshot = 0, 0, 0, 0
+	before.Destinations, after.Destinations = nil, nil
 	require.Equal(t, localtable.Status{Ready: 2 * each, Waiting: each, Retry: each, Parked: each, Dead: each}, after)
 	require.Equal(t, before, after)
 }
