@@ -132,15 +132,26 @@ func allAtOnce(ctx context.Context, inner consumer.Subscriber, deliver deliver) 
 	})
 }
 
-// retriesLater acknowledges a refused message and tries it again in memory.
+// retriesLater acknowledges a refused message and tries it again in memory, when the next one of its key has been delivered.
 func retriesLater(ctx context.Context, inner consumer.Subscriber, deliver deliver) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
+	var mu sync.Mutex
+	count := map[string]int{} // of messages delivered, by key
+	delivered := func(key string, more int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		count[key] += more
+		return count[key]
+	}
 	return inner.Run(ctx, func(call context.Context, d txmsg.Delivery) error {
-		if deliver(call, d) != nil {
+		err := deliver(call, d)
+		key := d.Message.Key
+		so := delivered(key, 1)
+		if err != nil {
 			calls.Go(func() {
-				for ctx.Err() == nil && deliver(call, d) != nil {
-					<-time.After(10 * time.Millisecond)
+				for ctx.Err() == nil && (delivered(key, 0) == so || deliver(call, d) != nil) {
+					<-time.After(time.Millisecond)
 				}
 			})
 		}
