@@ -28,7 +28,7 @@ func situations(a amounts) []situation {
 	stuckFew, delayedFew := fmt.Sprintf("%d behind a stuck key", few), fmt.Sprintf("%d delayed", few)
 	return append(all,
 		situation{name: stuckFew, reference: true, prepare: func(ctx context.Context, p *site) error { return p.stick(ctx, few) }},
-		situation{name: fmt.Sprintf("%d pending, %d stuck", a.pending, a.stuck), by: stuckFew, prepare: func(ctx context.Context, p *site) error {
+		situation{name: fmt.Sprintf("%d pending (%d stuck)", a.pending, a.stuck), by: stuckFew, prepare: func(ctx context.Context, p *site) error {
 			if err := p.stick(ctx, a.stuck); err != nil {
 				return err
 			}
