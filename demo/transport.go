@@ -120,11 +120,12 @@ func openKafka(settings txmsg.Settings) (*transport, error) {
 				return err
 			}
 			defer client.Close()
-			_, err = kadm.NewClient(client).CreateTopic(ctx, 4, -1, nil, topic)
-			if errors.Is(err, kerr.TopicAlreadyExists) {
-				return nil
+			admin := kadm.NewClient(client)
+			_, err = admin.CreateTopic(ctx, 4, -1, nil, topic)
+			if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+				return err
 			}
-			return err
+			return awaitTopic(ctx, admin, topic)
 		},
 		subscriber: func(group, topic string) (consumer.Subscriber, error) {
 			return kafka.NewSubscriber(kafka.SubscriberConfig{
@@ -133,6 +134,24 @@ func openKafka(settings txmsg.Settings) (*transport, error) {
 		},
 		close: func() {},
 	}, nil
+}
+
+// awaitTopic waits until the brokers know a topic, which may be later than its creation is answered.
+func awaitTopic(ctx context.Context, admin *kadm.Client, topic string) error {
+	for {
+		topics, err := admin.ListTopics(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if topics.Has(topic) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func openRocketMQ(settings txmsg.Settings) (*transport, error) {
