@@ -160,6 +160,10 @@ type Settlement struct {
 	Errors int
 }
 
+// UnparkShare is how many parked rows of each of so many keys, at least one, are made ready when unpark is the most of them all,
+// as [Settlement.Unpark] says.
+func UnparkShare(unpark, keys int) int { return min(unpark, max(1, unpark/keys)) }
+
 // Status describes the table.
 type Status struct {
 	Ready, Waiting, Retry, Parked, Dead int64

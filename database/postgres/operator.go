@@ -46,7 +46,7 @@ func (db *DB) decide(ctx context.Context, d localtable.Decision, statement strin
 			return err
 		})
 		if d.Verb != localtable.VerbRetry && len(keys.keys) > 0 {
-			batch.Queue(db.sql(unparkKeysSQL), keys.lanes, keys.destinations, keys.keys, min(d.Unpark, max(1, d.Unpark/len(keys.keys))))
+			batch.Queue(db.sql(unparkKeysSQL), keys.lanes, keys.destinations, keys.keys, localtable.UnparkShare(d.Unpark, len(keys.keys)))
 		}
 	})
 	if err != nil {

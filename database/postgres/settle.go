@@ -44,7 +44,7 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 		settle(plan.failed.ready, failReadySQL, append(plan.readyFailures.args(), s.Errors, s.DeadHolds)...)
 		settle(plan.failed.held, failHeldSQL, append(plan.heldFailures.args(), s.Errors, s.DeadHolds)...)
 		if heads := plan.heads; len(heads.keys) > 0 && s.Unpark > 0 {
-			batch.Queue(db.sql(unparkSQL), s.Owner, heads.lanes, heads.epochs, heads.destinations, heads.keys, max(1, s.Unpark/len(heads.keys)))
+			batch.Queue(db.sql(unparkSQL), s.Owner, heads.lanes, heads.epochs, heads.destinations, heads.keys, localtable.UnparkShare(s.Unpark, len(heads.keys)))
 		}
 		settle(plan.parked.ready, parkReadySQL)
 		settle(plan.parked.held, parkHeldSQL)

@@ -54,7 +54,7 @@ func (db *DB) Decide(ctx context.Context, d localtable.Decision) ([]localtable.R
 			return nil
 		}
 		for of := range keys {
-			if _, err := tx.ExecContext(ctx, unparkMessages, of.destination, of.key, min(d.Unpark, max(1, d.Unpark/len(keys)))); err != nil {
+			if _, err := tx.ExecContext(ctx, unparkMessages, of.destination, of.key, localtable.UnparkShare(d.Unpark, len(keys))); err != nil {
 				return err
 			}
 		}

@@ -125,7 +125,7 @@ func (s *settling) fail(ctx context.Context) error {
 // unpark makes ready what waited only for the heads that are gone.
 func (s *settling) unpark(ctx context.Context) error {
 	for of := range s.freed {
-		_, err := s.tx.ExecContext(ctx, unparkMessages, of.destination, of.key, min(s.settlement.Unpark, max(1, s.settlement.Unpark/len(s.freed))))
+		_, err := s.tx.ExecContext(ctx, unparkMessages, of.destination, of.key, localtable.UnparkShare(s.settlement.Unpark, len(s.freed)))
 		if err != nil {
 			return err
 		}

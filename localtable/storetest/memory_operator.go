@@ -98,7 +98,7 @@ func (m *Memory) Decide(ctx context.Context, d localtable.Decision) ([]localtabl
 	}
 	m.rows = slices.DeleteFunc(m.rows, func(row *memoryRow) bool { return row.Seq < 0 })
 	for key := range freed {
-		m.unpark(min(d.Unpark, max(1, d.Unpark/len(freed))), func(row *memoryRow) bool { return row.key() == key })
+		m.unpark(localtable.UnparkShare(d.Unpark, len(freed)), func(row *memoryRow) bool { return row.key() == key })
 	}
 	if m.faults.LostDecisions > 0 {
 		m.faults.LostDecisions--

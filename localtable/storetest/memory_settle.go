@@ -33,7 +33,7 @@ func (m *Memory) Settle(ctx context.Context, settlement localtable.Settlement) (
 	}
 	m.rows = slices.DeleteFunc(m.rows, func(row *memoryRow) bool { return row.Seq < 0 })
 	for key := range freed {
-		m.unpark(min(settlement.Unpark, max(1, settlement.Unpark/len(freed))), func(row *memoryRow) bool { return row.key() == key })
+		m.unpark(localtable.UnparkShare(settlement.Unpark, len(freed)), func(row *memoryRow) bool { return row.key() == key })
 	}
 	for _, result := range settlement.Results {
 		row := bySeq[result.Row.Seq]
