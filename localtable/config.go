@@ -98,6 +98,12 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// check validates what the configuration is with its defaults.
+func (c Config) check() error {
+	c.setDefaults()
+	return c.validate()
+}
+
 func (c *Config) validate() error {
 	var problems []error
 	check := func(ok bool, field, rule string, value any) {

@@ -35,9 +35,7 @@ func (r *relay[Tx]) newListener() *listener {
 		r.destinations.wakeUp()
 		return 0
 	}
-	return &listener{store: r.store, wake: coalescer{act: wake}, log: r.log, wait: backoff.ExponentialBackOff{
-		InitialInterval: 100 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5, MaxInterval: 5 * time.Second,
-	}}
+	return &listener{store: r.store, wake: coalescer{act: wake}, log: r.log, wait: newBackoff()}
 }
 
 // run ends with ctx, or when the database cannot notify at all.

@@ -21,9 +21,7 @@ func On[Tx, C any, B Broker](store Store[Tx], open func(context.Context, C) (B, 
 		err := settings.Section(own, &cfg)
 		openBroker, theirErr := Opening(open)(theirs, settings)
 		if err == nil {
-			valid := cfg
-			valid.setDefaults()
-			err = valid.validate()
+			err = cfg.check()
 		}
 		if err := errors.Join(err, theirErr); err != nil {
 			return nil, err

@@ -52,9 +52,7 @@ func OnRoutes[Tx any](store Store[Tx], brokers Brokers) txmsg.Opener[Tx] {
 			opens[i], problems = open, append(problems, err)
 		}
 		if problems[0] == nil { // else what is missing would be named twice
-			valid := cfg.Config
-			valid.setDefaults()
-			problems = append(problems, validateRoutes(routes, cfg.Config), valid.validate())
+			problems = append(problems, validateRoutes(routes, cfg.Config), cfg.check())
 		}
 		if err := errors.Join(problems...); err != nil {
 			return nil, err

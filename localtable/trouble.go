@@ -16,10 +16,15 @@ type trouble struct {
 	err  error // the last one, nil when the database works
 }
 
-func newTrouble(log *slog.Logger) *trouble {
-	return &trouble{log: log, wait: backoff.ExponentialBackOff{
+// newBackoff is the pauses after failures of the database.
+func newBackoff() backoff.ExponentialBackOff {
+	return backoff.ExponentialBackOff{
 		InitialInterval: 100 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5, MaxInterval: 5 * time.Second,
-	}}
+	}
+}
+
+func newTrouble(log *slog.Logger) *trouble {
+	return &trouble{log: log, wait: newBackoff()}
 }
 
 // failed returns how long to wait before the next try.
