@@ -25,12 +25,7 @@ import (
 func TestConsumerCases(t *testing.T) {
 	t.Parallel()
 	server, address := services.Postgres(t), services.Kafka(t)
-	test := func(name string, fn func(t *testing.T, c *counter)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, newCounter(t, server, address))
-		})
-	}
+	test := beside(t, func(t *testing.T) *counter { return newCounter(t, server, address) })
 	test("C50 eight copies on two nodes take effect once", testCopies)
 	test("C54 a message whose handler panics is buried with its stack, and can be replayed", testPanic)
 	test("C63 fifty handlers under way finish, and what they published is kept", testStop)

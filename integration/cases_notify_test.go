@@ -26,12 +26,7 @@ const never = time.Hour
 func TestNotifyCases(t *testing.T) {
 	t.Parallel()
 	server, broker := services.Postgres(t), onNATS(t)
-	test := func(name string, fn func(t *testing.T, s *shop)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, newShop(t, server, broker))
-		})
-	}
+	test := beside(t, func(t *testing.T) *shop { return newShop(t, server, broker) })
 	test("C13 a pool of one relays and writes, since listening takes no connection of it", testPoolOfOne)
 	test("C16 after a restore into a fresh cluster what was unsent and what is new is sent, and nothing else", testRestore)
 	test("C17 a message of 500 KB is told of without its body", testLargeBody)

@@ -18,12 +18,7 @@ import (
 func TestPersonCases(t *testing.T) {
 	t.Parallel()
 	server, address := services.Postgres(t), services.Kafka(t)
-	test := func(name string, fn func(t *testing.T, c *counter)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, newCounter(t, server, address))
-		})
-	}
+	test := beside(t, func(t *testing.T) *counter { return newCounter(t, server, address) })
 	test("C44 C46 a body is the same at the consumer after its message was dead and retried", testBytesOfTheDead)
 	test("C58 a message that is retried twice comes as it was, and the audit names who did it", testRetriedTwice)
 	test("skip lets go on in order what waited", func(t *testing.T, c *counter) { testDecidedHead(t, c, (*localtable.Operator).Skip, 0) })

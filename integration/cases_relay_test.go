@@ -19,12 +19,7 @@ import (
 func TestRelayCases(t *testing.T) {
 	t.Parallel()
 	server, kafka := services.Postgres(t), onKafka(t)
-	test := func(name string, fn func(t *testing.T, s *shop)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, newShop(t, server, kafka))
-		})
-	}
+	test := beside(t, func(t *testing.T) *shop { return newShop(t, server, kafka) })
 	test("C20 five relays send ten thousand rows once each", testFiveRelays)
 	test("C24 a refused message holds back its key and no other", testHeldKey)
 	test("C26 no transaction is open while one topic hangs, and the other drains", testHangingTopic)

@@ -23,12 +23,7 @@ var errRollback = errors.New("rolled back on purpose")
 func TestWriteCases(t *testing.T) {
 	t.Parallel()
 	server, kafka := services.Postgres(t), onKafka(t)
-	test := func(name string, fn func(t *testing.T, s *shop)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fn(t, newShop(t, server, kafka))
-		})
-	}
+	test := beside(t, func(t *testing.T) *shop { return newShop(t, server, kafka) })
 	test("C15 two serializable transactions on one account send two messages", testSerializable)
 	test("C18 a transaction that commits after a later one is sent too", testLateCommit)
 	test("C18 of 200 random overlapping transactions, what committed is sent", testOverlapping)

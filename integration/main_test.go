@@ -23,3 +23,13 @@ func TestMain(m *testing.M) {
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(metrics)))
 	os.Exit(m.Run())
 }
+
+// beside returns what runs a case as a subtest beside the others, with a bundle of its own.
+func beside[B any](t *testing.T, setup func(t *testing.T) B) func(name string, fn func(t *testing.T, bundle B)) {
+	return func(name string, fn func(t *testing.T, bundle B)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, setup(t))
+		})
+	}
+}
