@@ -1,11 +1,7 @@
 package crash
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/txmsg/txmsg-go/integration/services"
+	"github.com/txmsg/txmsg-go/integration/subprocess"
 )
 
 // patience bounds what a child may take for one step: it is there for failures, and for machines with much else to do.
@@ -24,10 +20,9 @@ const patience = 90 * time.Second
 
 // child is a process that the test has started.
 type child struct {
-	command *exec.Cmd
+	*subprocess.Process
 	errors  bytes.Buffer
-	ended   chan struct{} // closed when the process has ended and every report of its has been read
-	reached chan int      // messages in flight when it reached its point
+	reached chan int // messages in flight when it reached its point
 
 	mu      sync.Mutex
 	reports map[string][]string // by kind
@@ -36,30 +31,8 @@ type child struct {
 // start runs a child; it dies with the test binary.
 func start(t *testing.T, p plan) *child {
 	t.Helper()
-	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	reader, writer, err := os.Pipe()
-	require.NoError(t, err)
-	c := &child{ended: make(chan struct{}), reached: make(chan int, 1), reports: map[string][]string{}}
-	c.command = exec.Command(os.Args[0])
-	c.command.Env = append(os.Environ(), planVariable+"="+string(text))
-	c.command.ExtraFiles = []*os.File{writer}
-	c.command.Stderr = &c.errors
-	services.EndWithParent(c.command)
-	require.NoError(t, c.command.Start())
-	require.NoError(t, writer.Close())
-	go func() {
-		defer close(c.ended)
-		defer reader.Close()
-		for lines := bufio.NewScanner(reader); lines.Scan(); {
-			c.take(lines.Text())
-		}
-		_ = c.command.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = c.command.Process.Kill()
-		<-c.ended
-	})
+	c := &child{reached: make(chan int, 1), reports: map[string][]string{}}
+	c.Process = subprocess.Start(t, planVariable, p, &c.errors, c.take)
 	return c
 }
 
@@ -87,13 +60,13 @@ func (c *child) awaitReached(t *testing.T) (inFlight int) {
 	select {
 	case n := <-c.reached:
 		return n
-	case <-c.ended:
+	case <-c.Ended:
 		select {
 		case n := <-c.reached: // its last words
 			return n
 		default:
 		}
-		require.Fail(t, "the process ended before it reached its point", "%s: %s", c.command.ProcessState, c.errors.String())
+		require.Fail(t, "the process ended before it reached its point", "%s: %s", c.Command.ProcessState, c.errors.String())
 	case <-time.After(patience):
 		require.Fail(t, "the process did not reach its point", "within %s", patience)
 	}
@@ -104,12 +77,12 @@ func (c *child) awaitReached(t *testing.T) (inFlight int) {
 func (c *child) awaitKilled(t *testing.T) {
 	t.Helper()
 	select {
-	case <-c.ended:
+	case <-c.Ended:
 	case <-time.After(patience):
 		require.Fail(t, "the process did not die")
 	}
-	status, ok := c.command.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.command.ProcessState, c.errors.String())
+	status, ok := c.Command.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.Command.ProcessState, c.errors.String())
 }
 
 // end tells the child to end in order, and waits for it.
@@ -119,20 +92,20 @@ func (c *child) end(t *testing.T) {
 		c.requireAlive(t)
 		return len(c.reported("listening")) > 0
 	})
-	require.NoError(t, c.command.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.Command.Process.Signal(syscall.SIGTERM))
 	select {
-	case <-c.ended:
+	case <-c.Ended:
 	case <-time.After(patience):
 		require.Fail(t, "the process did not end", "within %s of SIGTERM", patience)
 	}
-	require.True(t, c.command.ProcessState.Success(), "the process failed: %s: %s", c.command.ProcessState, c.errors.String())
+	require.True(t, c.Command.ProcessState.Success(), "the process failed: %s: %s", c.Command.ProcessState, c.errors.String())
 }
 
 func (c *child) requireAlive(t *testing.T) {
 	t.Helper()
 	select {
-	case <-c.ended:
-		require.Fail(t, "the process has ended", "%s: %s", c.command.ProcessState, c.errors.String())
+	case <-c.Ended:
+		require.Fail(t, "the process has ended", "%s: %s", c.Command.ProcessState, c.errors.String())
 	default:
 	}
 }

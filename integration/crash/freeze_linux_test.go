@@ -77,7 +77,7 @@ func (c *child) awaitFrozen(t *testing.T) {
 	c.awaitReached(t)
 	await(t, "the process to stop", func() bool {
 		c.requireAlive(t)
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.command.Process.Pid))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Command.Process.Pid))
 		require.NoError(t, err)
 		_, state, _ := strings.Cut(string(text), ") ") // after the program's name
 		return strings.HasPrefix(state, "T")
@@ -87,7 +87,7 @@ func (c *child) awaitFrozen(t *testing.T) {
 // wake ends the freezing.
 func (c *child) wake(t *testing.T) {
 	t.Helper()
-	require.NoError(t, c.command.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, c.Command.Process.Signal(syscall.SIGCONT))
 }
 
 // freeze stops the process until it is woken. A signal to the process may stop another thread first; one to this thread stops it

@@ -2,11 +2,9 @@ package crash
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"io"
+
+	"github.com/txmsg/txmsg-go/integration/subprocess"
 )
 
 // planVariable tells a test binary that it is a child, and what it is to do.
@@ -42,18 +40,9 @@ var children = map[string]func(context.Context, plan, *probe) error{
 
 // beChild is the whole life of a child process.
 func beChild(text string) int {
-	var p plan
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	probe := newProbe(p, os.NewFile(3, "reports"))
-	probe.report("listening", "") // it can be told to end from now on
-	if err := children[p.Backend](ctx, p, probe); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return subprocess.Be(text, func(ctx context.Context, p plan, reports io.Writer) error {
+		probe := newProbe(p, reports)
+		probe.report("listening", "") // it can be told to end from now on
+		return children[p.Backend](ctx, p, probe)
+	})
 }

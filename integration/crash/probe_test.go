@@ -2,7 +2,7 @@ package crash
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"sync"
 	"syscall"
@@ -13,7 +13,7 @@ import (
 // probe counts the passes of the point in a child, knows what is in flight, and kills or freezes the process.
 type probe struct {
 	plan    plan
-	reports *os.File
+	reports io.Writer
 
 	mu         sync.Mutex
 	passes     int
@@ -23,7 +23,7 @@ type probe struct {
 	lanes      map[localtable.Lane]bool // held at some time before
 }
 
-func newProbe(p plan, reports *os.File) *probe {
+func newProbe(p plan, reports io.Writer) *probe {
 	created := &probe{plan: p, reports: reports, inFlight: map[string]bool{}, lanes: map[localtable.Lane]bool{}}
 	created.departures.L = &created.mu
 	return created

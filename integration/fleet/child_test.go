@@ -2,14 +2,12 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/txmsg/txmsg-go/broker/kafka"
 	"github.com/txmsg/txmsg-go/database/postgres"
+	"github.com/txmsg/txmsg-go/integration/subprocess"
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -31,20 +30,11 @@ type plan struct {
 
 // beRelay is the whole life of a relay's process.
 func beRelay(text string) int {
-	var p plan
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	report := &reporter{pipe: os.NewFile(3, "reports")}
-	report.line("listening") // it can be told to end from now on
-	if err := relay(ctx, p, report); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return subprocess.Be(text, func(ctx context.Context, p plan, reports io.Writer) error {
+		report := &reporter{pipe: reports}
+		report.line("listening") // it can be told to end from now on
+		return relay(ctx, p, report)
+	})
 }
 
 func relay(ctx context.Context, p plan, report *reporter) error {
@@ -74,7 +64,7 @@ func relay(ctx context.Context, p plan, report *reporter) error {
 
 // reporter tells the parent what happens, and what is in flight: messages that are being published or settled.
 type reporter struct {
-	pipe    *os.File
+	pipe    io.Writer
 	mu      sync.Mutex
 	flying  int
 	refused int // of those, messages that the broker refuses now
@@ -86,7 +76,7 @@ func (r *reporter) line(words ...any) {
 	r.write(words...)
 }
 
-func (r *reporter) write(words ...any) { _, _ = r.pipe.WriteString(fmt.Sprintln(words...)) }
+func (r *reporter) write(words ...any) { _, _ = fmt.Fprintln(r.pipe, words...) }
 
 // depart adds to what is in flight, until land.
 func (r *reporter) depart(flying, refused int) (land func()) {

@@ -1,12 +1,8 @@
 package fleet
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/txmsg/txmsg-go/integration/services"
+	"github.com/txmsg/txmsg-go/integration/subprocess"
 )
 
 // reports are what all relays have told.
@@ -37,10 +33,9 @@ func (r *reports) add(into string, id string) {
 
 // instance is a relay's process as its parent sees it.
 type instance struct {
-	command   *exec.Cmd
+	*subprocess.Process
 	log       journal
 	listening chan struct{}
-	ended     chan struct{} // closed when the process has ended and all that it told has been read
 
 	mu              sync.Mutex
 	flying, refused int
@@ -50,30 +45,8 @@ type instance struct {
 // start runs a relay; it dies with the test binary.
 func start(t *testing.T, p plan, all *reports) *instance {
 	t.Helper()
-	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	reader, writer, err := os.Pipe()
-	require.NoError(t, err)
-	r := &instance{listening: make(chan struct{}), ended: make(chan struct{})}
-	r.command = exec.Command(os.Args[0])
-	r.command.Env = append(os.Environ(), planVariable+"="+string(text))
-	r.command.ExtraFiles = []*os.File{writer}
-	r.command.Stderr = &r.log
-	services.EndWithParent(r.command)
-	require.NoError(t, r.command.Start())
-	require.NoError(t, writer.Close())
-	go func() {
-		defer close(r.ended)
-		defer reader.Close()
-		for lines := bufio.NewScanner(reader); lines.Scan(); {
-			r.take(lines.Text(), all)
-		}
-		_ = r.command.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = r.command.Process.Kill()
-		<-r.ended
-	})
+	r := &instance{listening: make(chan struct{})}
+	r.Process = subprocess.Start(t, planVariable, p, &r.log, func(line string) { r.take(line, all) })
 	return r
 }
 
@@ -105,10 +78,10 @@ func (r *instance) isPaused() bool {
 // kill ends the process and returns what was in flight.
 func (r *instance) kill(t *testing.T) int {
 	t.Helper()
-	require.NoError(t, r.command.Process.Kill())
-	<-r.ended
-	status, ok := r.command.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok && status.Signaled(), "a relay ended by itself: %s: %s", r.command.ProcessState, r.tail())
+	require.NoError(t, r.Command.Process.Kill())
+	<-r.Ended
+	status, ok := r.Command.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled(), "a relay ended by itself: %s: %s", r.Command.ProcessState, r.tail())
 	flying, _ := r.inFlight()
 	return flying
 }
@@ -116,7 +89,7 @@ func (r *instance) kill(t *testing.T) int {
 // pause stops the process for so long; done is called when it goes on.
 func (r *instance) pause(t *testing.T, d time.Duration, done func()) {
 	t.Helper()
-	require.NoError(t, r.command.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, r.Command.Process.Signal(syscall.SIGSTOP))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paused = true
@@ -125,7 +98,7 @@ func (r *instance) pause(t *testing.T, d time.Duration, done func()) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.paused = false
-		_ = r.command.Process.Signal(syscall.SIGCONT)
+		_ = r.Command.Process.Signal(syscall.SIGCONT)
 	})
 }
 
@@ -134,23 +107,23 @@ func (r *instance) end(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.listening:
-	case <-r.ended:
+	case <-r.Ended:
 	case <-time.After(patience):
 	}
-	require.NoError(t, r.command.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, r.Command.Process.Signal(syscall.SIGTERM))
 	select {
-	case <-r.ended:
+	case <-r.Ended:
 	case <-time.After(patience):
 		require.Fail(t, "a relay did not end", "within %s of SIGTERM: %s", patience, r.tail())
 	}
-	require.True(t, r.command.ProcessState.Success(), "a relay failed: %s: %s", r.command.ProcessState, r.tail())
+	require.True(t, r.Command.ProcessState.Success(), "a relay failed: %s: %s", r.Command.ProcessState, r.tail())
 }
 
 func (r *instance) requireAlive(t *testing.T) {
 	t.Helper()
 	select {
-	case <-r.ended:
-		require.Fail(t, "a relay ended by itself", "%s: %s", r.command.ProcessState, r.tail())
+	case <-r.Ended:
+		require.Fail(t, "a relay ended by itself", "%s: %s", r.Command.ProcessState, r.tail())
 	default:
 	}
 }
