@@ -102,6 +102,7 @@ type Row struct {
 	Lane        int
 	Seq         int64 // order of writing
 	Revision    int64 // grows with every change of the row
+	Place       int64 // where the store has found it, for the store alone
 	Destination string
 	Message     txmsg.Message // Delay is 0
 	Delayed     bool          // it was written with a delay: outside the order of its key

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/txmsg/txmsg-go/database/postgres"
@@ -58,7 +59,7 @@ func explain(t *testing.T, b bundle, sql string, args ...any) node {
 	require.NoError(t, json.Unmarshal([]byte(text), &plans))
 	plans[0].Plan.each(func(n node) {
 		if n.Relation == "txmsg_message" || n.Relation == "txmsg_held" {
-			require.Contains(t, []string{"Index Scan", "Index Only Scan", "ModifyTable"}, n.Type, "%s of %s", n.Type, n.Relation)
+			require.Contains(t, []string{"Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable"}, n.Type, "%s of %s", n.Type, n.Relation)
 			require.Zero(t, n.Filtered, "rows were read in vain by %s: %s", n.Index, n.Condition)
 		}
 	})
@@ -157,7 +158,7 @@ func TestReadCost(t *testing.T) {
 
 		// Nor does the question whether to park: a hundred new rows of the stuck key, in front of all the others.
 		b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
-		cost := buffers(explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)...))
+		cost := buffers(explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)[:6]...))
 		t.Logf("buffers to park 100 rows %d", cost)
 		require.Less(t, cost, 100*40)
 
@@ -179,7 +180,7 @@ func TestReadCost(t *testing.T) {
 			b.exec(t, `ANALYZE txmsg_message, txmsg_held`)
 			t.Logf("buffers with %d rows behind the head %d", few, buffers(explainRead(t, b)))
 			b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
-			explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)...)
+			explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)[:6]...)
 			explain(t, b, postgres.SweepSQL, sweeping(t, b)...)
 		})
 	}
@@ -237,11 +238,12 @@ func TestFindCost(t *testing.T) {
 	}
 }
 
-// settling returns the parameters of a settlement of the rows that where chooses.
+// settling returns the parameters of a settlement of the rows that where chooses; the last one, where they stand, is only for those that
+// are delivered.
 func settling(t *testing.T, b bundle, where string) []any {
 	t.Helper()
 	args := sweeping(t, b)
-	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, seq, revision
+	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, seq, revision, ctid
 		FROM txmsg_message m `+where)
 	require.NoError(t, err)
 	var lanes []int16
@@ -250,14 +252,16 @@ func settling(t *testing.T, b bundle, where string) []any {
 	var lane int16
 	var epoch, seq, revision int64
 	var destination string
-	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch, &destination, &seq, &revision}, func() error {
+	var places []pgtype.TID
+	var place pgtype.TID
+	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch, &destination, &seq, &revision, &place}, func() error {
 		lanes, epochs, seqs, revisions = append(lanes, lane), append(epochs, epoch), append(seqs, seq), append(revisions, revision)
-		destinations = append(destinations, destination)
+		destinations, places = append(destinations, destination), append(places, place)
 		return nil
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, lanes)
-	return []any{args[0], lanes, epochs, destinations, seqs, revisions}
+	return []any{args[0], lanes, epochs, destinations, seqs, revisions, places}
 }
 
 // sweeping returns the parameters of a sweep of all lanes.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txmsg/txmsg-go/localtable"
 )
@@ -48,14 +49,14 @@ WITH lanes AS MATERIALIZED (
     SELECT d.seq FROM due d
     WHERE d.place <= greatest($3 / 2, 1) OR d.place <= $3 - (SELECT count(*) FROM (` + readySQL + ` LIMIT $3 - greatest($3 / 2, 1)) r)
 ), picked AS (
-    SELECT h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
+    SELECT NULL::tid AS place, h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
         h.delayed, h.attempts, h.created_at
     FROM again a CROSS JOIN LATERAL (SELECT * FROM txmsg_held h WHERE h.seq = a.seq OFFSET 0) h
     UNION ALL
     ` + readySQL + `
     LIMIT $3
 )
-SELECT p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
+SELECT p.place, p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
     p.delayed, p.attempts, p.created_at,
     p.key <> '' AND NOT p.delayed AND (
         (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.holds)) AND EXISTS (
@@ -75,7 +76,7 @@ WITH first AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT f.lane, f.seq FROM first f WHERE f.topic <> ALL ($4::text[]) LIMIT $3
 )
-SELECT m.lane, m.seq, m.revision, 'ready', m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
+SELECT m.ctid, m.lane, m.seq, m.revision, 'ready', m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
     false, m.attempts, m.created_at, m.key <> ''` + isBehind + `
 FROM picked p JOIN txmsg_message m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
 ORDER BY m.seq`
@@ -84,7 +85,7 @@ ORDER BY m.seq`
     UNION ALL
     (SELECT r.* FROM lanes l CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r WHERE $5)`
 
-	laneSQL = `SELECT m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
+	laneSQL = `SELECT m.ctid AS place, m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
             false AS delayed, m.attempts, m.created_at
         FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane AND m.seq > l.low ORDER BY m.seq`
 )
@@ -150,9 +151,10 @@ func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
 		var revision int64
 		var state string
 		var headers []byte
-		err := found.Scan(&row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
+		var place pgtype.TID
+		err := found.Scan(&place, &row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
 			&m.Body, &row.Delayed, &row.Attempts, (*instant)(&row.Created), &row.Follower)
-		row.Revision = pack(revision, state)
+		row.Revision, row.Place = pack(revision, state), packPlace(place)
 		m.Headers = decodeHeaders(headers)
 		return row, err
 	}
@@ -178,3 +180,10 @@ func pack(revision int64, state string) int64 {
 }
 
 func unpack(packed int64) (revision, state int64) { return packed >> 2, packed & 3 }
+
+// A place is a ctid: where a ready row stands in its table for as long as it does.
+func packPlace(id pgtype.TID) int64 { return int64(id.BlockNumber)<<16 | int64(id.OffsetNumber) }
+
+func unpackPlace(place int64) pgtype.TID {
+	return pgtype.TID{BlockNumber: uint32(place >> 16), OffsetNumber: uint16(place), Valid: true}
+}

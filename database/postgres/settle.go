@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txmsg/txmsg-go/localtable"
 )
@@ -35,10 +36,10 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 			})
 		}
 		if s.Archive {
-			settle(plan.delivered.ready, archiveReadySQL)
+			settle(plan.delivered.ready, archiveReadySQL, plan.delivered.ready.places)
 			settle(plan.delivered.held, archiveHeldSQL)
 		} else {
-			settle(plan.delivered.ready, deleteReadySQL)
+			settle(plan.delivered.ready, deleteReadySQL, plan.delivered.ready.places)
 			settle(plan.delivered.held, deleteHeldSQL)
 		}
 		settle(plan.failed.ready, failReadySQL, append(plan.readyFailures.args(), s.Errors, s.DeadHolds)...)
@@ -72,6 +73,7 @@ type results struct {
 	destinations []string
 	seqs         []int64
 	revisions    []int64
+	places       []pgtype.TID // of ready rows
 }
 
 type failures struct {
@@ -133,7 +135,7 @@ func (t *tables) add(row localtable.Row, epoch int64) {
 		r = &t.ready
 	}
 	r.lanes, r.epochs, r.destinations = append(r.lanes, int16(row.Lane)), append(r.epochs, epoch), append(r.destinations, row.Destination)
-	r.seqs, r.revisions = append(r.seqs, row.Seq), append(r.revisions, revision)
+	r.seqs, r.revisions, r.places = append(r.seqs, row.Seq), append(r.revisions, revision), append(r.places, unpackPlace(row.Place))
 }
 
 func (r *results) args(owner string) []any {

@@ -10,54 +10,38 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// oldestSQL asks for the oldest ready row at the front of every lane. It goes from destination to destination to know
-// them, and tells which there are.
-const (
-	countReadySQL = `SELECT count(*) FROM txmsg_message`
-
-	countHeldSQL = `SELECT count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'retry'),
-    count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead')
-FROM (SELECT state FROM txmsg_held WHERE state IN ('waiting', 'retry') UNION ALL
-    SELECT 'parked' FROM txmsg_held WHERE state = 'parked' UNION ALL
-    SELECT 'dead' FROM txmsg_held WHERE state = 'dead') h`
-
-	oldestSQL = `
-WITH RECURSIVE d (destination) AS (
-    (SELECT destination FROM txmsg_message ORDER BY destination LIMIT 1)
-    UNION ALL
-    SELECT n.destination FROM d CROSS JOIN LATERAL (
-        SELECT m.destination FROM txmsg_message m WHERE m.destination > d.destination ORDER BY m.destination LIMIT 1) n
-), h (destination) AS (
-    (SELECT destination FROM txmsg_held WHERE state IN ('waiting', 'retry') ORDER BY destination LIMIT 1)
-    UNION ALL
-    SELECT n.destination FROM h CROSS JOIN LATERAL (
-        SELECT m.destination FROM txmsg_held m
-        WHERE m.state IN ('waiting', 'retry') AND m.destination > h.destination ORDER BY m.destination LIMIT 1) n
+// tableStatusSQL goes through the index of the ready rows once, however much it tells of them: while someone holds an old snapshot,
+// every entry of what was delivered since costs a look at its row. A lane's oldest row is the one with its first seq.
+const tableStatusSQL = `
+WITH ready AS MATERIALIZED (
+    SELECT destination, lane, count(*) AS rows, min(seq) AS first FROM txmsg_message GROUP BY destination, lane
+), timed AS MATERIALIZED (
+    SELECT destination, state, count(*) AS rows, min(since) FILTER (WHERE due_at <= (SELECT clock_timestamp()) AND isfinite(since)) AS since
+    FROM (SELECT destination, state, due_at, CASE state WHEN 'waiting' THEN due_at ELSE created_at END AS since
+        FROM txmsg_held WHERE state IN ('waiting', 'retry')) h
+    GROUP BY destination, state
 ), unsent (since) AS (
-    SELECT f.created_at FROM d CROSS JOIN (SELECT lane FROM txmsg_lane) l CROSS JOIN LATERAL (
-        SELECT m.created_at FROM txmsg_message m
-        WHERE m.destination = d.destination AND m.lane = l.lane ORDER BY m.seq LIMIT 1) f
+    SELECT m.created_at FROM ready r CROSS JOIN LATERAL (
+        SELECT created_at FROM txmsg_message m WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.first) m
     UNION ALL
-    SELECT CASE h.state WHEN 'waiting' THEN h.due_at ELSE h.created_at END
-    FROM txmsg_held h WHERE h.state IN ('waiting', 'retry') AND h.due_at <= (SELECT clock_timestamp())
+    SELECT since FROM timed
 )
-SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since) FILTER (WHERE isfinite(since)), interval '0')), 0)::float8,
-    ARRAY(SELECT destination::text COLLATE "C" FROM d UNION SELECT destination FROM h ORDER BY 1)
-FROM unsent`
-)
+SELECT coalesce((SELECT sum(rows) FROM ready), 0)::bigint,
+    coalesce((SELECT sum(rows) FROM timed WHERE state = 'waiting'), 0)::bigint,
+    coalesce((SELECT sum(rows) FROM timed WHERE state = 'retry'), 0)::bigint,
+    (SELECT count(*) FROM txmsg_held WHERE state = 'parked'), (SELECT count(*) FROM txmsg_held WHERE state = 'dead'),
+    (SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since) FILTER (WHERE isfinite(since)), interval '0')), 0)::float8
+        FROM unsent),
+    ARRAY(SELECT destination::text COLLATE "C" FROM ready UNION SELECT destination FROM timed ORDER BY 1)`
 
 // Status implements [localtable.Store].
 func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 	var status localtable.Status
 	err := db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(planSQL)
-		batch.Queue(db.sql(countReadySQL)).QueryRow(func(row pgx.Row) error { return row.Scan(&status.Ready) })
-		batch.Queue(db.sql(countHeldSQL)).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&status.Waiting, &status.Retry, &status.Parked, &status.Dead)
-		})
-		batch.Queue(db.sql(oldestSQL)).QueryRow(func(row pgx.Row) error {
+		batch.Queue(db.sql(tableStatusSQL)).QueryRow(func(row pgx.Row) error {
 			var age float64
-			err := row.Scan(&age, &status.Destinations)
+			err := row.Scan(&status.Ready, &status.Waiting, &status.Retry, &status.Parked, &status.Dead, &age, &status.Destinations)
 			status.OldestUnsent = time.Duration(age * float64(time.Second))
 			return err
 		})
