@@ -52,11 +52,20 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 		}
 	}
 	rep := report{lanes: b.lanes, changed: b.settle(work)}
+	if rep.changed > 0 && slices.ContainsFunc(b.results, b.frees) {
+		signal(b.relay.sweep)
+	}
 	if b.pass.open {
 		rep.recovered = len(b.answers.answered) > 0
 	}
 	b.breaker.report(b.pass, b.answers)
 	return rep
+}
+
+// frees reports whether a result is of a row that rows were parked behind, and holds them back no more.
+func (b *batch[Tx]) frees(result Result) bool {
+	over := result.Fate == Delivered || result.Fate == Dead && b.relay.cfg.DeadKey == Release
+	return over && result.Row.Head
 }
 
 // setAside gives the places of rows whose topic rests to others: they wait as what was refused does, with what follows

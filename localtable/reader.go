@@ -19,7 +19,7 @@ const (
 	mostPatience  = 50 * time.Millisecond
 )
 
-// searchPart is the part of the time that may be spent on searching for rows of other topics.
+// searchPart is the part of the time that may be spent on a search that others ask for.
 const searchPart = 20
 
 // databaseTimeout bounds every question to the database but the lease.

@@ -107,6 +107,7 @@ type Row struct {
 	Message     txmsg.Message // Delay is 0
 	Delayed     bool          // it was written with a delay: outside the order of its key
 	Attempts    int           // spent so far
+	Head        bool          // it failed, and later rows of its key may be parked behind it
 	Follower    bool
 	Created     time.Time
 }

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// sweepInterval is for what no settlement unparked: more rows than one unparks, and what a person decided.
+// sweepInterval is the net for what nobody asked a sweep for.
 const sweepInterval = 30 * time.Second
 
-// sweeper makes parked rows ready that nothing holds back, when lanes are taken over and from time to time.
+// sweeper makes parked rows ready that nothing holds back: when lanes are taken over, when a head was settled, since more may
+// stand behind it than a settlement unparks, and from time to time. It looks at every parked key, so those who ask wait until it has
+// rested for long enough.
 type sweeper struct {
 	store interface {
 		Sweep(ctx context.Context, owner string, lanes []Lane, limit int) (int, error)
@@ -19,6 +21,7 @@ type sweeper struct {
 	sweep   <-chan struct{}
 	found   func() // called when rows became ready
 	trouble *trouble
+	rested  time.Time // when it may be asked again
 }
 
 func (r *relay[Tx]) sweeper() *sweeper {
@@ -33,6 +36,9 @@ func (s *sweeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.sweep:
+			if !sleep(ctx, time.Until(s.rested)) {
+				return
+			}
 		case <-timer.C:
 		}
 		timer.Reset(s.step(ctx))
@@ -45,6 +51,8 @@ func (s *sweeper) step(ctx context.Context) time.Duration {
 	if len(lanes) == 0 {
 		return sweepInterval
 	}
+	start := time.Now()
+	defer func() { s.rested = time.Now().Add(searchPart * time.Since(start)) }()
 	question, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	swept, err := s.store.Sweep(question, s.owner, lanes, s.limit)

@@ -154,6 +154,7 @@ func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
 		var place pgtype.TID
 		err := found.Scan(&place, &row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
 			&m.Body, &row.Delayed, &row.Attempts, (*instant)(&row.Created), &row.Follower)
+		row.Head = state == "retry" && m.Key != "" && !row.Delayed
 		row.Revision, row.Place = pack(revision, state), packPlace(place)
 		m.Headers = decodeHeaders(headers)
 		return row, err

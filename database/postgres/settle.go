@@ -123,7 +123,7 @@ func (p *settling) add(result localtable.Result, epoch int64, deadHolds bool) {
 		p.parked.add(row, epoch)
 	}
 	settled := result.Fate == localtable.Delivered || result.Fate == localtable.Dead && !deadHolds
-	if settled && row.Message.Key != "" && state == stateRetry {
+	if settled && row.Head {
 		p.heads.add(row, epoch)
 	}
 }

@@ -35,7 +35,7 @@ const (
     CROSS JOIN LATERAL (
         SELECT FROM txmsg_message m WHERE m.ctid = r.place AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision OFFSET 0) m
     WHERE true` + ours + `))`
-	deleteHeldSQL  = `DELETE FROM txmsg_held m USING ` + resultSQL + isHeld
+	deleteHeldSQL = `DELETE FROM txmsg_held m USING ` + resultSQL + isHeld
 
 	archiveReadySQL = `WITH gone AS (` + deleteReadySQL + ` RETURNING m.*)` + archiveSQL
 	archiveHeldSQL  = `WITH gone AS (` + deleteHeldSQL + ` RETURNING m.*)` + archiveSQL

@@ -24,7 +24,7 @@ WITH picked (seq) AS MATERIALIZED (
             SELECT seq FROM txmsg_message WHERE state = 'ready' AND destination = ?1 ORDER BY seq LIMIT ?2)
     ) ORDER BY turn LIMIT ?2
 )
-SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at,
+SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at, m.holds,
     m.key <> '' AND NOT m.delayed AND (
         EXISTS (SELECT 1 FROM txmsg_message h
             WHERE h.holds AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq AND h.seq NOT IN picked)
@@ -40,7 +40,7 @@ WITH first (seq, topic) AS MATERIALIZED (
 ), picked (seq) AS MATERIALIZED (
     SELECT seq FROM first WHERE topic NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2
 )
-SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at,
+SELECT m.seq, m.revision, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body, m.delayed, m.attempts, m.created_at, m.holds,
     m.key <> '' AND (
         EXISTS (SELECT 1 FROM txmsg_message h
             WHERE h.holds AND h.destination = m.destination AND h.key = m.key AND h.seq < m.seq)
@@ -97,7 +97,7 @@ func scanRow(found *sql.Rows, destination string) (localtable.Row, error) {
 	var headers sql.NullString
 	var created int64
 	err := found.Scan(&row.Seq, &row.Revision, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers, &m.Body,
-		&row.Delayed, &row.Attempts, &created, &row.Follower)
+		&row.Delayed, &row.Attempts, &created, &row.Head, &row.Follower)
 	if err != nil {
 		return row, err
 	}

@@ -32,7 +32,7 @@ func (m *Memory) Read(ctx context.Context, destination string, lanes []localtabl
 		rows[i] = row.Row
 		rows[i].Message = message(row.Message)
 		seq, ok := blocked[row.key()]
-		rows[i].Follower = ok && seq < row.Seq && !row.Delayed
+		rows[i].Head, rows[i].Follower = row.isHead(), ok && seq < row.Seq && !row.Delayed
 	}
 	return rows, nil
 }

@@ -81,6 +81,7 @@ func parkNoKey[Tx any](t *testing.T, b *bench[Tx]) {
 	rows := b.read(lanes, most)
 	require.ElementsMatch(t, []string{"b", "c"}, ids(rows))
 	require.Empty(t, followers(rows))
+	require.False(t, b.row(b.due(lanes, "a"), "a").Head, "what has no key has nobody behind it")
 	b.settle(0, settlement(lanes, parkedBehind(rows...)...))
 	require.Equal(t, localtable.Status{Ready: 2, Retry: 1}, b.status())
 }

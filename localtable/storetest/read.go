@@ -212,6 +212,7 @@ func readRetry[Tx any](t *testing.T, b *bench[Tx]) {
 	rows := b.read(lanes, most)
 	require.Equal(t, []string{"a"}, ids(rows))
 	require.Equal(t, 1, rows[0].Attempts)
+	require.True(t, rows[0].Head)
 	require.False(t, rows[0].Follower)
 }
 
