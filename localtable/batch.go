@@ -34,7 +34,7 @@ type batch[Tx any] struct {
 
 // run publishes and settles. ctx ends the sending, between two calls to the broker; work bounds all.
 func (b *batch[Tx]) run(ctx, work context.Context) report {
-	b.answers = newAnswers()
+	b.answers, b.results = newAnswers(), make([]Result, 0, len(b.rows))
 	q, followers := newQueue(b.rows, &selector{pass: b.pass, sent: map[string]int{}})
 	for _, row := range followers {
 		b.results = append(b.results, Result{Row: row, Fate: Parked})

@@ -61,6 +61,7 @@ func newQueue(rows []Row, allow *selector) (q *queue, followers []Row) {
 // standing and of topics that are silent are dropped with what follows them.
 func (q *queue) next(standing map[int]bool, silent map[string]bool) (rows []Row, from []*line) {
 	lines := q.lines[:0]
+	rows, from = make([]Row, 0, len(q.lines)), make([]*line, 0, len(q.lines))
 	for _, l := range q.lines {
 		for len(l.rows) > 0 && (!standing[l.rows[0].Lane] || silent[l.rows[0].Message.Topic]) {
 			if !l.rows[0].Delayed {

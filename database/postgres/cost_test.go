@@ -158,7 +158,7 @@ func TestReadCost(t *testing.T) {
 
 		// Nor does the question whether to park: a hundred new rows of the stuck key, in front of all the others.
 		b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
-		cost := buffers(explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)[:6]...))
+		cost := buffers(explainPark(t, b))
 		t.Logf("buffers to park 100 rows %d", cost)
 		require.Less(t, cost, 100*40)
 
@@ -180,7 +180,7 @@ func TestReadCost(t *testing.T) {
 			b.exec(t, `ANALYZE txmsg_message, txmsg_held`)
 			t.Logf("buffers with %d rows behind the head %d", few, buffers(explainRead(t, b)))
 			b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
-			explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)[:6]...)
+			explainPark(t, b)
 			explain(t, b, postgres.SweepSQL, sweeping(t, b)...)
 		})
 	}
@@ -191,7 +191,7 @@ func TestReadCost(t *testing.T) {
 		fill(t, b, 100, 100, "k")
 		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
 		fill(t, b, backlog, 5000, "k")
-		cost := buffers(explain(t, b, postgres.DeleteSQL, settling(t, b, `ORDER BY seq LIMIT 500`)...))
+		cost := buffers(explain(t, b, postgres.DeleteSQL, delivering(t, b, 500)...))
 		t.Logf("buffers to delete 500 rows %d", cost)
 		require.Less(t, cost, 500*12)
 	})
@@ -208,7 +208,7 @@ func TestReadCost(t *testing.T) {
 			hold(t, b, backlog/10, 1000, "dead", "dead")
 		}
 		for name, sql := range map[string]string{"delete": postgres.DeleteSQL, "archive": postgres.ArchiveSQL} {
-			cost := buffers(explain(t, b, sql, settling(t, b, `ORDER BY seq LIMIT 500`)...))
+			cost := buffers(explain(t, b, sql, delivering(t, b, 500)...))
 			t.Logf("buffers to %s 500 rows %d", name, cost)
 			require.Less(t, cost, 500*20)
 		}
@@ -238,12 +238,17 @@ func TestFindCost(t *testing.T) {
 	}
 }
 
-// settling returns the parameters of a settlement of the rows that where chooses; the last one, where they stand, is only for those that
-// are delivered.
+// explainPark parks what is ready of the stuck key.
+func explainPark(t *testing.T, b bundle) node {
+	t.Helper()
+	return explain(t, b, postgres.ParkSQL, settling(t, b, `WHERE key = 'stuck0'`)...)
+}
+
+// settling returns the parameters of a settlement that parks the rows that where chooses.
 func settling(t *testing.T, b bundle, where string) []any {
 	t.Helper()
 	args := sweeping(t, b)
-	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, seq, revision, ctid
+	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, seq, revision
 		FROM txmsg_message m `+where)
 	require.NoError(t, err)
 	var lanes []int16
@@ -252,16 +257,25 @@ func settling(t *testing.T, b bundle, where string) []any {
 	var lane int16
 	var epoch, seq, revision int64
 	var destination string
-	var places []pgtype.TID
-	var place pgtype.TID
-	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch, &destination, &seq, &revision, &place}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch, &destination, &seq, &revision}, func() error {
 		lanes, epochs, seqs, revisions = append(lanes, lane), append(epochs, epoch), append(seqs, seq), append(revisions, revision)
-		destinations, places = append(destinations, destination), append(places, place)
+		destinations = append(destinations, destination)
 		return nil
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, lanes)
-	return []any{args[0], lanes, epochs, destinations, seqs, revisions, places}
+	return []any{args[0], lanes, epochs, destinations, seqs, revisions}
+}
+
+// delivering returns the parameters of a settlement of the first rows as delivered.
+func delivering(t *testing.T, b bundle, count int) []any {
+	t.Helper()
+	args := sweeping(t, b)
+	var places []pgtype.TID
+	var seqs []int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT array_agg(ctid), array_agg(seq) FROM (SELECT ctid, seq FROM txmsg_message ORDER BY seq LIMIT $1) m`, count).Scan(&places, &seqs))
+	require.Len(t, seqs, count)
+	return append(args[:3], places, seqs, make([]int64, count))
 }
 
 // sweeping returns the parameters of a sweep of all lanes.

@@ -25,8 +25,8 @@ const (
 // That a row was delivered says nothing about those before it: a transaction may have taken its seq early and commit late.
 // But an INSERT locks the table before it takes its seq, and unlocks it when its outcome is to be seen. So: note the last seq
 // that was given; then note who holds the lock; when all of those have let go, every row up to that seq can be seen or will never be.
-// A read that begins then and finds nothing, or finds a first row, knows that nothing stands before it. Neither a transaction
-// that only reads nor one that writes elsewhere is waited for.
+// A read that begins then or later and finds nothing, or finds a first row, knows that nothing stands before it, up to that seq; so does
+// a settlement of all that such a read has found. Neither a transaction that only reads nor one that writes elsewhere is waited for.
 //
 // Two things bring rows back that a read did not see. A parked row that becomes ready keeps its seq: the transaction that
 // moves it adds to txmsg_lane.reopened, and a bound counts only while that is as it was. A crash of the server or the promotion of a
@@ -37,7 +37,9 @@ type horizon struct {
 	deep        bool // the last batch was full: lanes are looked at in two steps, see readSQL
 	incarnation string
 	bounds      [localtable.Lanes]bound
+	leading     [localtable.Lanes]leading
 	watch       *watch
+	cleared     *clearance
 	looking     bool    // a sight is being taken: one at a time, so that they are taken in order
 	stale       bool    // rows were read since a watch began, or a lane was read from its very front
 	now         float64 // of the last read
@@ -51,11 +53,24 @@ type bound struct {
 	checked       float64 // when the lane was last read from its very front
 }
 
+// leading is what the last read of a lane found. When all of it was settled, nothing stands where it stood.
+type leading struct {
+	seqs    []int64
+	left    int        // of them, that were not settled
+	cleared *clearance // before the read
+}
+
 // watch is for those who may have taken a seq up to last.
 type watch struct {
 	last     int64
 	open     []string // of them, the transactions that have not let go
 	prepared bool     // of them, those are known that were prepared meanwhile and may go on under another name
+}
+
+// clearance is what a watch ends with: every row up to last can be seen, or will never be.
+type clearance struct {
+	last     int64
+	reopened [localtable.Lanes]int64 // as it was then
 }
 
 // over reports whether none is left, given all that now hold the lock.
@@ -120,6 +135,7 @@ type glance struct {
 	lows        []int64 // of every lane
 	reopened    []int64
 	incarnation *string
+	cleared     *clearance
 	sight       *sight
 }
 
@@ -137,7 +153,7 @@ func (h *horizon) begin(lanes []localtable.Lane) *glance {
 	defer h.mu.Unlock()
 	g := &glance{deep: h.deep, lows: slices.Repeat([]int64{nowhere}, localtable.Lanes), reopened: make([]int64, localtable.Lanes)}
 	if h.incarnation != "" {
-		g.incarnation = new(h.incarnation)
+		g.incarnation, g.cleared = new(h.incarnation), h.cleared
 	}
 	for _, lane := range lanes {
 		b := &h.bounds[lane.Number]
@@ -180,73 +196,117 @@ func (h *horizon) end(g *glance, now float64, rows []localtable.Row, limit int) 
 		if low == front && found.tells(lane) {
 			b.checked = now
 		}
-		if first, ok := found.first[lane]; ok && first <= b.low {
+		if seqs := found.seqs[lane]; len(seqs) > 0 && seqs[0] <= b.low {
 			b.known = false // the lane was reopened, or a row was put in by hand, and more may stand where it stood
 		}
 	}
 	if g.sight != nil {
 		h.looking, h.looked = false, now
-		h.learn(g, found, len(rows) > 0)
+		h.learn(g, len(rows) > 0)
+	}
+	if g.cleared != nil && *g.incarnation == h.incarnation {
+		h.advance(g, found)
 	}
 }
 
-// findings are the first ready rows of a read's lanes.
+// findings are the ready rows of a read, by lane: of each the first ones, without a gap.
 type findings struct {
-	first    map[int]int64
+	seqs     [localtable.Lanes][]int64
 	complete bool // a lane without one has none
 }
 
-func findingsOf(rows []localtable.Row, complete bool) findings {
-	found := findings{first: map[int]int64{}, complete: complete}
+func findingsOf(rows []localtable.Row, complete bool) *findings {
+	found := &findings{complete: complete}
+	var counts [localtable.Lanes]int
 	for _, row := range rows {
-		if _, state := unpack(row.Revision); state != stateReady {
-			continue
-		}
-		if first, ok := found.first[row.Lane]; !ok || row.Seq < first {
-			found.first[row.Lane] = row.Seq
+		counts[row.Lane]++
+	}
+	for _, row := range rows {
+		if _, state := unpack(row.Revision); state == stateReady {
+			if found.seqs[row.Lane] == nil {
+				found.seqs[row.Lane] = make([]int64, 0, counts[row.Lane])
+			}
+			found.seqs[row.Lane] = append(found.seqs[row.Lane], row.Seq)
 		}
 	}
 	return found
 }
 
-func (f findings) tells(lane int) bool {
-	_, ok := f.first[lane]
-	return ok || f.complete
-}
+func (f *findings) tells(lane int) bool { return f.complete || len(f.seqs[lane]) > 0 }
 
-// learn goes on with the watch, by the sight that was taken before the read.
-func (h *horizon) learn(g *glance, found findings, more bool) {
+// learn goes on with the watch, by the sight that was taken before the read. What is cleared by it was cleared before the read.
+func (h *horizon) learn(g *glance, more bool) {
 	s := g.sight
 	if s.incarnation == nil || s.last == nil {
 		return
 	}
 	if *s.incarnation != h.incarnation {
-		h.incarnation, h.bounds, h.watch, h.stale = *s.incarnation, [localtable.Lanes]bound{}, nil, true
+		h.incarnation, h.bounds, h.leading = *s.incarnation, [localtable.Lanes]bound{}, [localtable.Lanes]leading{}
+		h.watch, h.cleared, h.stale = nil, nil, true
 	}
-	if h.watch != nil && h.watch.over(s.holders) {
-		h.advance(g, found, h.watch.last)
-		h.watch = nil
-	}
+	h.clear(s)
 	if h.watch == nil && h.stale {
 		h.watch, h.stale = &watch{last: *s.last, open: slices.Clone(s.holders)}, more
-		if h.watch.over(s.holders) {
-			h.advance(g, found, h.watch.last)
-			h.watch = nil
+		h.clear(s)
+	}
+	g.incarnation, g.cleared = s.incarnation, h.cleared
+}
+
+// clear ends the watch if it is over.
+func (h *horizon) clear(s *sight) {
+	if h.watch == nil || !h.watch.over(s.holders) {
+		return
+	}
+	h.cleared = &clearance{last: h.watch.last}
+	for i, lane := range s.lanes {
+		h.cleared.reopened[lane] = s.reopened[i]
+	}
+	h.watch = nil
+}
+
+// advance sets bounds: every row up to what is cleared was to be seen by the read, if there is one. The counts of reopening are from
+// before the read, so that a row which it missed is not counted in.
+func (h *horizon) advance(g *glance, found *findings) {
+	for lane, low := range g.lows {
+		if low == nowhere || !found.tells(lane) {
+			continue
+		}
+		if seqs := found.seqs[lane]; len(seqs) > 0 {
+			h.pass(lane, seqs[0]-1, g.cleared)
+			h.leading[lane] = leading{seqs, len(seqs), g.cleared}
+		} else {
+			h.pass(lane, g.cleared.last, g.cleared)
 		}
 	}
 }
 
-// advance sets bounds: every row up to last was to be seen by the read, if there is one. The counts of reopening are from before
-// the read, so that a row which it missed is not counted in.
-func (h *horizon) advance(g *glance, found findings, last int64) {
-	for i, lane := range g.sight.lanes {
-		if g.lows[lane] == nowhere || !found.tells(int(lane)) {
+// life is what settled must be given that was so before the settlement: what was settled in an earlier one may be back.
+func (h *horizon) life() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.incarnation
+}
+
+// settled says that of these rows none is ready any more. Each is told once.
+func (h *horizon) settled(life string, results []localtable.Result) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if life != h.incarnation {
+		return
+	}
+	for _, result := range results {
+		lane := result.Row.Lane
+		l := &h.leading[lane]
+		if _, found := slices.BinarySearch(l.seqs, result.Row.Seq); !found {
 			continue
 		}
-		b := &h.bounds[lane]
-		b.known, b.low, b.reopened = true, last, g.sight.reopened[i]
-		if first, ok := found.first[int(lane)]; ok {
-			b.low = min(last, first-1)
+		if l.left--; l.left == 0 {
+			h.pass(lane, l.seqs[len(l.seqs)-1], l.cleared)
 		}
 	}
+}
+
+func (h *horizon) pass(lane int, low int64, cleared *clearance) {
+	b := &h.bounds[lane]
+	b.known, b.low, b.reopened = true, min(low, cleared.last), cleared.reopened[lane]
 }

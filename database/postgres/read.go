@@ -104,6 +104,9 @@ func (db *DB) Read(ctx context.Context, destination string, lanes []localtable.L
 		if g.sight != nil {
 			g.sight.queue(batch, db.sql)
 		}
+		if g.deep {
+			rows = make([]localtable.Row, 0, limit)
+		}
 		collect(batch.Queue(db.sql(readSQL), g.args(destination, len(lanes), limit)...), destination, &rows)
 	})
 	if err != nil {
@@ -139,7 +142,7 @@ func (db *DB) Others(ctx context.Context, destination string, lanes []localtable
 
 func collect(query *pgx.QueuedQuery, destination string, into *[]localtable.Row) {
 	query.Query(func(found pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(found, scanRow(destination))
+		*into, err = pgx.AppendRows(*into, found, scanRow(destination))
 		return err
 	})
 }

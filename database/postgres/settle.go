@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,35 +22,41 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 	if len(plan.lanes) == 0 {
 		return 0, nil
 	}
+	h := db.horizon(s.Results[0].Row.Destination) // of a batch, all are of one
+	life := h.life()
 	err = db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(settlePlanSQL)
 		batch.Queue(db.sql(lockLanesSQL), plan.lanes, s.Owner)
-		settle := func(results results, statement string, more ...any) {
-			if len(results.seqs) == 0 {
+		settle := func(statement string, rows int, args []any) {
+			if rows == 0 {
 				return
 			}
-			batch.Queue(db.sql(statement), append(results.args(s.Owner), more...)...).Exec(func(tag pgconn.CommandTag) error {
+			batch.Queue(db.sql(statement), args...).Exec(func(tag pgconn.CommandTag) error {
 				changed += int(tag.RowsAffected())
 				return nil
 			})
 		}
+		deleteReady, deleteHeld := deleteReadySQL, deleteHeldSQL
 		if s.Archive {
-			settle(plan.delivered.ready, archiveReadySQL, plan.delivered.ready.places)
-			settle(plan.delivered.held, archiveHeldSQL)
-		} else {
-			settle(plan.delivered.ready, deleteReadySQL, plan.delivered.ready.places)
-			settle(plan.delivered.held, deleteHeldSQL)
+			deleteReady, deleteHeld = archiveReadySQL, archiveHeldSQL
 		}
-		settle(plan.failed.ready, failReadySQL, append(plan.readyFailures.args(), s.Errors, s.DeadHolds)...)
-		settle(plan.failed.held, failHeldSQL, append(plan.heldFailures.args(), s.Errors, s.DeadHolds)...)
+		sent := plan.sent
+		settle(deleteReady, len(sent.seqs), []any{s.Owner, plan.lanes, plan.epochs, sent.places, sent.seqs, sent.revisions})
+		settle(deleteHeld, plan.delivered.rows(), plan.delivered.args(s.Owner))
+		failed := plan.failed
+		settle(failReadySQL, failed.ready.rows(), append(failed.ready.args(s.Owner), plan.readyFailures.args(s)...))
+		settle(failHeldSQL, failed.held.rows(), append(failed.held.args(s.Owner), plan.heldFailures.args(s)...))
 		if heads := plan.heads; len(heads.keys) > 0 && s.Unpark > 0 {
 			batch.Queue(db.sql(unparkSQL), s.Owner, heads.lanes, heads.epochs, heads.destinations, heads.keys, localtable.UnparkShare(s.Unpark, len(heads.keys)))
 		}
-		settle(plan.parked.ready, parkReadySQL)
-		settle(plan.parked.held, parkHeldSQL)
+		settle(parkReadySQL, plan.parked.ready.rows(), plan.parked.ready.args(s.Owner))
+		settle(parkHeldSQL, plan.parked.held.rows(), plan.parked.held.args(s.Owner))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("postgres: settle: %w", err)
+	}
+	if changed == len(s.Results) {
+		h.settled(life, s.Results)
 	}
 	return changed, nil
 }
@@ -59,7 +64,10 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 // settling is a settlement as the columns of its statements.
 type settling struct {
 	lanes                       []int16 // of the rows, not all that the owner holds: a small batch locks few
-	delivered, failed, parked   tables
+	epochs                      []int64 // of lanes
+	sent                        sent
+	delivered                   results // held ones
+	failed, parked              tables
 	readyFailures, heldFailures failures
 	heads                       heads
 }
@@ -67,13 +75,18 @@ type settling struct {
 // tables are the rows of one fate, by the table that they stand in.
 type tables struct{ ready, held results }
 
+// sent are rows that were ready and are delivered: most rows, so they have columns of their own.
+type sent struct {
+	places          []pgtype.TID
+	seqs, revisions []int64
+}
+
 type results struct {
 	lanes        []int16
 	epochs       []int64
 	destinations []string
 	seqs         []int64
 	revisions    []int64
-	places       []pgtype.TID // of ready rows
 }
 
 type failures struct {
@@ -90,28 +103,38 @@ type heads struct {
 }
 
 func newSettling(s localtable.Settlement) *settling {
-	epochs := make(map[int]int64, len(s.Lanes))
-	for _, lane := range s.Lanes {
-		epochs[lane.Number] = lane.Epoch
+	var used [localtable.Lanes]bool
+	for _, result := range s.Results {
+		used[result.Row.Lane] = true
 	}
 	plan := &settling{}
-	for _, result := range s.Results {
-		if epoch, ours := epochs[result.Row.Lane]; ours {
-			plan.add(result, epoch, s.DeadHolds)
+	var epochs [localtable.Lanes]*int64
+	for _, lane := range s.Lanes {
+		if used[lane.Number] {
+			epochs[lane.Number] = new(lane.Epoch)
+			plan.lanes, plan.epochs = append(plan.lanes, int16(lane.Number)), append(plan.epochs, lane.Epoch)
 		}
 	}
-	slices.Sort(plan.lanes)
-	plan.lanes = slices.Compact(plan.lanes)
+	rows := len(s.Results)
+	plan.sent = sent{make([]pgtype.TID, 0, rows), make([]int64, 0, rows), make([]int64, 0, rows)}
+	for _, result := range s.Results {
+		if epoch := epochs[result.Row.Lane]; epoch != nil {
+			plan.add(result, *epoch, s.DeadHolds)
+		}
+	}
 	return plan
 }
 
 func (p *settling) add(result localtable.Result, epoch int64, deadHolds bool) {
 	row := result.Row
 	_, state := unpack(row.Revision)
-	p.lanes = append(p.lanes, int16(row.Lane))
 	switch result.Fate {
 	case localtable.Delivered:
-		p.delivered.add(row, epoch)
+		if state == stateReady {
+			p.sent.add(row)
+		} else {
+			p.delivered.add(row, epoch)
+		}
 	case localtable.Retry, localtable.Dead:
 		p.failed.add(row, epoch)
 		if state == stateReady {
@@ -128,15 +151,26 @@ func (p *settling) add(result localtable.Result, epoch int64, deadHolds bool) {
 	}
 }
 
-func (t *tables) add(row localtable.Row, epoch int64) {
-	revision, state := unpack(row.Revision)
-	r := &t.held
-	if state == stateReady {
-		r = &t.ready
-	}
-	r.lanes, r.epochs, r.destinations = append(r.lanes, int16(row.Lane)), append(r.epochs, epoch), append(r.destinations, row.Destination)
-	r.seqs, r.revisions, r.places = append(r.seqs, row.Seq), append(r.revisions, revision), append(r.places, unpackPlace(row.Place))
+func (s *sent) add(row localtable.Row) {
+	revision, _ := unpack(row.Revision)
+	s.places, s.seqs, s.revisions = append(s.places, unpackPlace(row.Place)), append(s.seqs, row.Seq), append(s.revisions, revision)
 }
+
+func (t *tables) add(row localtable.Row, epoch int64) {
+	if _, state := unpack(row.Revision); state == stateReady {
+		t.ready.add(row, epoch)
+	} else {
+		t.held.add(row, epoch)
+	}
+}
+
+func (r *results) add(row localtable.Row, epoch int64) {
+	revision, _ := unpack(row.Revision)
+	r.lanes, r.epochs, r.destinations = append(r.lanes, int16(row.Lane)), append(r.epochs, epoch), append(r.destinations, row.Destination)
+	r.seqs, r.revisions = append(r.seqs, row.Seq), append(r.revisions, revision)
+}
+
+func (r *results) rows() int { return len(r.seqs) }
 
 func (r *results) args(owner string) []any {
 	return []any{owner, r.lanes, r.epochs, r.destinations, r.seqs, r.revisions}
@@ -155,7 +189,9 @@ func (f *failures) add(result localtable.Result) {
 	f.errors, f.classes = append(f.errors, text(result.Error)), append(f.classes, text(string(result.Class)))
 }
 
-func (f *failures) args() []any { return []any{f.afters, f.spent, f.errors, f.classes} }
+func (f *failures) args(s localtable.Settlement) []any {
+	return []any{f.afters, f.spent, f.errors, f.classes, s.Errors, s.DeadHolds}
+}
 
 func (h *heads) add(row localtable.Row, epoch int64) {
 	h.lanes, h.epochs = append(h.lanes, int16(row.Lane)), append(h.epochs, epoch)

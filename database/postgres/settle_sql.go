@@ -26,15 +26,14 @@ const (
 	isReady = ` WHERE m.destination = ANY (ARRAY[r.destination]) AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision` + ours
 	isHeld  = ` WHERE m.lane = r.lane AND m.seq = ANY (ARRAY[r.seq]) AND m.revision = r.revision` + ours
 
-	// Most rows are ready and delivered. They are looked at where they were read, $7, which costs half of finding them by
-	// the index. A row that somebody has moved since is not found, and sent again. OFFSET 0 keeps the planner from
-	// looking at rows before results.
-	deleteReadySQL = `DELETE FROM txmsg_message m WHERE m.ctid = ANY (ARRAY(
-    SELECT r.place FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::tid[])
-        AS r (lane, epoch, destination, seq, revision, place)
-    CROSS JOIN LATERAL (
-        SELECT FROM txmsg_message m WHERE m.ctid = r.place AND m.lane = r.lane AND m.seq = r.seq AND m.revision = r.revision OFFSET 0) m
-    WHERE true` + ours + `))`
+	// Most rows are ready and delivered. They are looked at where they were read, $4, which costs half of finding them by
+	// the index: a row that somebody has moved since is not found, and sent again. $2 and $3 are the lanes and their epochs, $5
+	// and $6 the seqs and revisions.
+	deleteReadySQL = `DELETE FROM txmsg_message m WHERE m.ctid = ANY ($4::tid[])
+    AND ((m.seq, m.revision) IN (SELECT r.seq, r.revision FROM unnest($5::bigint[], $6::bigint[]) AS r (seq, revision))) IS TRUE
+    AND (m.lane IN (
+        SELECT l.lane FROM unnest($2::smallint[], $3::bigint[]) AS r (lane, epoch), txmsg_lane l
+        WHERE l.owner = $1 AND l.lane = r.lane AND l.epoch = r.epoch)) IS TRUE`
 	deleteHeldSQL = `DELETE FROM txmsg_held m USING ` + resultSQL + isHeld
 
 	archiveReadySQL = `WITH gone AS (` + deleteReadySQL + ` RETURNING m.*)` + archiveSQL

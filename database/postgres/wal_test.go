@@ -37,7 +37,7 @@ func TestLogBytes(t *testing.T) {
 		}
 		write := b.Insert(entries)[0]
 		ours := logged(t, b, write.SQL, write.Args...)
-		ours += logged(t, b, postgres.ArchiveSQL, settling(t, b, "")...)
+		ours += logged(t, b, postgres.ArchiveSQL, delivering(t, b, messages)...)
 		require.Equal(t, messages, b.count(t, "txmsg_delivered"))
 		t.Logf("bytes of log for a message: hand-written %.0f, ours %.0f", hand/messages, ours/messages)
 		return (ours/messages + business) / (hand/messages + business)
