@@ -113,23 +113,29 @@ func (m *instruments) countPruned(rows int) { m.pruned.Add(background, int64(row
 
 func (m *meter) countSettled(results []Result, now time.Time) {
 	m.batch.Record(background, int64(len(results)), m.destination)
-	counts := map[string]*[Parked + 1]int64{}
+	type tally struct {
+		fates [Parked + 1]int64
+		label []metric.RecordOption
+	}
+	tallies := map[string]*tally{}
 	for _, result := range results {
 		topic := result.Row.Message.Topic
-		if counts[topic] == nil {
-			counts[topic] = new([Parked + 1]int64)
+		t := tallies[topic]
+		if t == nil {
+			t = &tally{label: []metric.RecordOption{m.topic(topic)}}
+			tallies[topic] = t
 		}
 		if result.Fate != Retry || result.Class != "" { // else it was set aside
-			counts[topic][result.Fate]++
+			t.fates[result.Fate]++
 		}
 		if result.Fate == Delivered && !result.Row.Delayed {
-			m.latency.Record(background, max(now.Sub(result.Row.Created).Seconds(), 0), m.topic(topic))
+			m.latency.Record(background, max(now.Sub(result.Row.Created).Seconds(), 0), t.label...)
 		}
 	}
-	for topic, count := range counts {
+	for topic, t := range tallies {
 		for fate, counter := range map[Fate]metric.Int64Counter{Delivered: m.delivered, Retry: m.retried, Dead: m.dead, Parked: m.parked} {
-			if count[fate] > 0 {
-				counter.Add(background, count[fate], m.topic(topic))
+			if t.fates[fate] > 0 {
+				counter.Add(background, t.fates[fate], m.topic(topic))
 			}
 		}
 	}
@@ -199,6 +205,9 @@ func writers(msgs []txmsg.Message) []trace.Link {
 	for _, msg := range msgs {
 		if len(links) == linksMax {
 			break
+		}
+		if len(msg.Headers) == 0 {
+			continue
 		}
 		writer := trace.SpanContextFromContext(txmsg.ExtractTrace(context.Background(), msg))
 		if writer.IsValid() && !seen[writer.SpanID()] {

@@ -74,8 +74,9 @@ func (q *queue) next(standing map[int]bool, silent map[string]bool) (rows []Row,
 			continue
 		}
 		rows, from = append(rows, l.rows[0]), append(from, l)
-		l.rows = l.rows[1:]
-		lines = append(lines, l)
+		if l.rows = l.rows[1:]; len(l.rows) > 0 {
+			lines = append(lines, l)
+		}
 	}
 	q.lines = lines
 	return rows, from

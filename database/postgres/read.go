@@ -49,14 +49,14 @@ WITH lanes AS MATERIALIZED (
     SELECT d.seq FROM due d
     WHERE d.place <= greatest($3 / 2, 1) OR d.place <= $3 - (SELECT count(*) FROM (` + readySQL + ` LIMIT $3 - greatest($3 / 2, 1)) r)
 ), picked AS (
-    SELECT NULL::tid AS place, h.lane, h.seq, h.revision, h.state, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
+    SELECT NULL::tid AS place, h.lane, h.seq, h.revision::bigint * 4 + CASE h.state WHEN 'retry' THEN 2 ELSE 1 END AS packed, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
         h.delayed, h.attempts, h.created_at
     FROM again a CROSS JOIN LATERAL (SELECT * FROM txmsg_held h WHERE h.seq = a.seq OFFSET 0) h
     UNION ALL
     ` + readySQL + `
     LIMIT $3
 )
-SELECT p.place, p.lane, p.seq, p.revision, p.state, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
+SELECT p.place, p.lane, p.seq, p.packed, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
     p.delayed, p.attempts, p.created_at,
     p.key <> '' AND NOT p.delayed AND (
         (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.holds)) AND EXISTS (
@@ -76,7 +76,7 @@ WITH first AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT f.lane, f.seq FROM first f WHERE f.topic <> ALL ($4::text[]) LIMIT $3
 )
-SELECT m.ctid, m.lane, m.seq, m.revision, 'ready', m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
+SELECT m.ctid, m.lane, m.seq, m.revision::bigint * 4, m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
     false, m.attempts, m.created_at, m.key <> ''` + isBehind + `
 FROM picked p JOIN txmsg_message m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
 ORDER BY m.seq`
@@ -85,7 +85,7 @@ ORDER BY m.seq`
     UNION ALL
     (SELECT r.* FROM lanes l CROSS JOIN LATERAL (` + laneSQL + ` OFFSET $4 LIMIT $3) r WHERE $5)`
 
-	laneSQL = `SELECT m.ctid AS place, m.lane, m.seq, m.revision, 'ready' AS state, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
+	laneSQL = `SELECT m.ctid AS place, m.lane, m.seq, m.revision::bigint * 4 AS packed, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
             false AS delayed, m.attempts, m.created_at
         FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane AND m.seq > l.low ORDER BY m.seq`
 )
@@ -147,21 +147,38 @@ func collect(query *pgx.QueuedQuery, destination string, into *[]localtable.Row)
 	})
 }
 
+// scanRow returns a function that scans one row after the other of a query, and makes as little garbage as it can.
 func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
-	return func(found pgx.CollectableRow) (localtable.Row, error) {
-		row := localtable.Row{Destination: destination}
-		m := &row.Message
-		var revision int64
-		var state string
-		var headers []byte
-		var place pgtype.TID
-		err := found.Scan(&place, &row.Lane, &row.Seq, &revision, &state, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Sequence, &headers,
-			&m.Body, &row.Delayed, &row.Attempts, (*instant)(&row.Created), &row.Follower)
-		row.Head = state == "retry" && m.Key != "" && !row.Delayed
-		row.Revision, row.Place = pack(revision, state), packPlace(place)
-		m.Headers = decodeHeaders(headers)
-		return row, err
+	var row localtable.Row
+	var topic, kind repeated
+	var headers []byte
+	var place pgtype.TID
+	m := &row.Message
+	columns := []any{
+		&place, &row.Lane, &row.Seq, &row.Revision, &m.ID, &topic, &m.Key, &kind, &m.Sequence, &headers, &m.Body,
+		&row.Delayed, &row.Attempts, (*instant)(&row.Created), &row.Follower,
 	}
+	return func(found pgx.CollectableRow) (localtable.Row, error) {
+		row = localtable.Row{Destination: destination}
+		if err := found.Scan(columns...); err != nil {
+			return row, err
+		}
+		_, state := unpack(row.Revision)
+		row.Head = state == stateRetry && m.Key != "" && !row.Delayed
+		row.Place, m.Topic, m.Type, m.Headers = packPlace(place), topic.text, kind.text, decodeHeaders(headers)
+		return row, nil
+	}
+}
+
+// repeated is a text that is mostly the same as that of the row before.
+type repeated struct{ text string }
+
+// ScanBytes implements [pgtype.BytesScanner].
+func (r *repeated) ScanBytes(text []byte) error {
+	if string(text) != r.text {
+		r.text = string(text)
+	}
+	return nil
 }
 
 // The states in which a row can be read. A Row has no field for the state, which tells the table that the row stands in, so
@@ -171,17 +188,6 @@ const (
 	stateWaiting
 	stateRetry
 )
-
-func pack(revision int64, state string) int64 {
-	code := int64(stateReady)
-	switch state {
-	case "waiting":
-		code = stateWaiting
-	case "retry":
-		code = stateRetry
-	}
-	return revision<<2 | code
-}
 
 func unpack(packed int64) (revision, state int64) { return packed >> 2, packed & 3 }
 
