@@ -34,6 +34,9 @@ ORDER BY m.place`
 
 // Insert implements [localtable.Store].
 func (db *DB) Insert(entries []localtable.Entry) []txmsg.Statement {
+	if len(entries) == 1 && entries[0].Message.Delay == 0 {
+		return []txmsg.Statement{{SQL: db.sql(insertOneSQL), Args: only(entries[0])}}
+	}
 	var ready, delayed written
 	for _, entry := range entries {
 		if entry.Message.Delay > 0 {
@@ -43,11 +46,7 @@ func (db *DB) Insert(entries []localtable.Entry) []txmsg.Statement {
 		}
 	}
 	var statements []txmsg.Statement
-	switch len(ready.ids) {
-	case 0:
-	case 1:
-		statements = append(statements, txmsg.Statement{SQL: db.sql(insertOneSQL), Args: ready.only()})
-	default:
+	if len(ready.ids) > 0 {
 		statements = append(statements, txmsg.Statement{SQL: db.sql(insertManySQL), Args: ready.args()})
 	}
 	if len(delayed.ids) > 0 {
@@ -76,8 +75,9 @@ func (w *written) args() []any {
 	return []any{w.destinations, w.ids, w.topics, w.keys, w.types, w.sequences, w.headers, w.bodies}
 }
 
-func (w *written) only() []any {
-	return []any{w.destinations[0], w.ids[0], w.topics[0], w.keys[0], w.types[0], w.sequences[0], w.headers[0], w.bodies[0]}
+func only(entry localtable.Entry) []any {
+	m := entry.Message
+	return []any{entry.Destination, m.ID, m.Topic, m.Key, m.Type, sequence(m), headers(m), body(m)}
 }
 
 // sequence is null when it is not used, which costs no space.

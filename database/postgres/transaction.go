@@ -188,7 +188,7 @@ func (t *transaction) send(ctx context.Context, statements []*pgx.QueuedQuery) (
 // ride sends statements together with BEGIN. rode is false when none of them reached the server, so that the caller must
 // start and run them by themselves: their preparation failed, which outside a transaction does not abort one.
 func (t *transaction) ride(ctx context.Context, statements ...*pgx.QueuedQuery) (results pgx.BatchResults, rode bool, err error) {
-	if t.conn.Conn().Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+	if speaksSimply(t.conn.Conn()) {
 		return nil, false, nil
 	}
 	results, err = t.send(ctx, statements)
@@ -196,4 +196,16 @@ func (t *transaction) ride(ctx context.Context, statements ...*pgx.QueuedQuery) 
 		return nil, false, nil
 	}
 	return results, true, err
+}
+
+// speaksSimply reports whether a connection uses the simple protocol. It is noted: to ask pgx copies the whole configuration.
+func speaksSimply(conn *pgx.Conn) bool {
+	const key = "txmsg.simple"
+	known := conn.PgConn().CustomData()
+	simple, ok := known[key].(bool)
+	if !ok {
+		simple = conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+		known[key] = simple
+	}
+	return simple
 }
