@@ -11,7 +11,8 @@ import (
 )
 
 // tableStatusSQL goes through the index of the ready rows once, however much it tells of them: while someone holds an old snapshot,
-// every entry of what was delivered since costs a look at its row. A lane's oldest row is the one with its first seq.
+// every entry of what was delivered since costs a look at its row. A lane's oldest row is the one with its first seq. OFFSET 0
+// keeps the planner from going through all rows to find those.
 const tableStatusSQL = `
 WITH ready AS MATERIALIZED (
     SELECT destination, lane, count(*) AS rows, min(seq) AS first FROM txmsg_message GROUP BY destination, lane
@@ -22,7 +23,7 @@ WITH ready AS MATERIALIZED (
     GROUP BY destination, state
 ), unsent (since) AS (
     SELECT m.created_at FROM ready r CROSS JOIN LATERAL (
-        SELECT created_at FROM txmsg_message m WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.first) m
+        SELECT created_at FROM txmsg_message m WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.first OFFSET 0) m
     UNION ALL
     SELECT since FROM timed
 )
