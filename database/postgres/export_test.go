@@ -20,7 +20,6 @@ const (
 	DeleteSQL  = deleteReadySQL
 	SweepSQL   = sweepSQL
 	SkipSQL    = skipHeldSQL
-	StatusSQL  = tableStatusSQL
 )
 
 // SetPulse changes how often a silent listener asks its connection.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,46 +11,31 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// tableStatusSQL goes through the index of the ready rows once, however much it tells of them: while someone holds an old snapshot,
-// every entry of what was delivered since costs a look at its row. A lane's oldest row is the one with its first seq. OFFSET 0
-// keeps the planner from going through all rows to find those.
+// tableStatusSQL leaves the way to the planner, other than the statements that look for single rows: it goes through each table
+// once, by the index where most pages are empty, else page by page, which is cheaper than looking from index entries at rows, be it
+// because there are many or because someone holds an old snapshot. A time that is infinite is another program's, and none.
 const tableStatusSQL = `
-WITH ready AS MATERIALIZED (
-    SELECT destination, lane, count(*) AS rows, min(seq) AS first FROM txmsg_message GROUP BY destination, lane
-), timed AS MATERIALIZED (
-    SELECT destination, state, count(*) AS rows, min(since) FILTER (WHERE due_at <= (SELECT clock_timestamp()) AND isfinite(since)) AS since
-    FROM (SELECT destination, state, due_at, CASE state WHEN 'waiting' THEN due_at ELSE created_at END AS since
-        FROM txmsg_held WHERE state IN ('waiting', 'retry')) h
-    GROUP BY destination, state
-), unsent (since) AS (
-    SELECT m.created_at FROM ready r CROSS JOIN LATERAL (
-        SELECT created_at FROM txmsg_message m WHERE m.destination = r.destination AND m.lane = r.lane AND m.seq = r.first OFFSET 0) m
-    UNION ALL
-    SELECT since FROM timed
-)
-SELECT coalesce((SELECT sum(rows) FROM ready), 0)::bigint,
-    coalesce((SELECT sum(rows) FROM timed WHERE state = 'waiting'), 0)::bigint,
-    coalesce((SELECT sum(rows) FROM timed WHERE state = 'retry'), 0)::bigint,
-    (SELECT count(*) FROM txmsg_held WHERE state = 'parked'), (SELECT count(*) FROM txmsg_held WHERE state = 'dead'),
-    (SELECT coalesce(extract(epoch FROM greatest(clock_timestamp() - min(since) FILTER (WHERE isfinite(since)), interval '0')), 0)::float8
-        FROM unsent),
-    ARRAY(SELECT destination::text COLLATE "C" FROM ready UNION SELECT destination FROM timed ORDER BY 1)`
+SELECT destination::text, 'ready', count(*), ` + oldestSQL + ` FROM (SELECT destination, created_at AS since FROM txmsg_message) m GROUP BY destination
+UNION ALL
+SELECT destination::text, state, count(*), ` + oldestSQL + ` FROM (
+    SELECT destination, state, CASE WHEN due_at <= (SELECT clock_timestamp()) THEN CASE state WHEN 'waiting' THEN due_at ELSE created_at END END AS since
+    FROM txmsg_held WHERE state IN ('waiting', 'retry')) h GROUP BY destination, state
+UNION ALL
+SELECT NULL, 'parked', count(*), NULL FROM txmsg_held WHERE state = 'parked'
+UNION ALL
+SELECT NULL, 'dead', count(*), NULL FROM txmsg_held WHERE state = 'dead'`
+
+const oldestSQL = `extract(epoch FROM clock_timestamp() - min(since) FILTER (WHERE isfinite(since)))::float8`
 
 // Status implements [localtable.Store].
 func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 	var status localtable.Status
 	err := db.pipeline(ctx, func(batch *pgx.Batch) {
-		batch.Queue(planSQL)
-		batch.Queue(db.sql(tableStatusSQL)).QueryRow(func(row pgx.Row) error {
-			var age float64
-			err := row.Scan(&status.Ready, &status.Waiting, &status.Retry, &status.Parked, &status.Dead, &age, &status.Destinations)
-			status.OldestUnsent = time.Duration(age * float64(time.Second))
-			return err
-		})
+		batch.Queue(db.sql(tableStatusSQL)).Query(func(rows pgx.Rows) error { return collectStatus(rows, &status) })
 		batch.Queue(db.sql(oldestSnapshotSQL)).QueryRow(func(row pgx.Row) error {
 			var age float64
 			err := row.Scan(&age)
-			status.OldestSnapshot = time.Duration(age * float64(time.Second))
+			status.OldestSnapshot = seconds(age)
 			return err
 		})
 	})
@@ -58,3 +44,27 @@ func (db *DB) Status(ctx context.Context) (localtable.Status, error) {
 	}
 	return status, nil
 }
+
+func collectStatus(rows pgx.Rows, status *localtable.Status) error {
+	counts := map[string]*int64{
+		"ready": &status.Ready, "waiting": &status.Waiting, "retry": &status.Retry, "parked": &status.Parked, "dead": &status.Dead,
+	}
+	var destination *string
+	var state string
+	var count int64
+	var age *float64
+	_, err := pgx.ForEachRow(rows, []any{&destination, &state, &count, &age}, func() error {
+		*counts[state] += count
+		if destination != nil && !slices.Contains(status.Destinations, *destination) {
+			status.Destinations = append(status.Destinations, *destination)
+		}
+		if age != nil {
+			status.OldestUnsent = max(status.OldestUnsent, seconds(*age))
+		}
+		return nil
+	})
+	slices.Sort(status.Destinations)
+	return err
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
