@@ -19,8 +19,8 @@ const (
 	mostPatience  = 50 * time.Millisecond
 )
 
-// searchPart is the part of the time that may be spent on a search that others ask for.
-const searchPart = 20
+// searchRest is how many times as long as it took a search rests that others ask for.
+const searchRest = 20
 
 // databaseTimeout bounds every question to the database but the lease.
 const databaseTimeout = 15 * time.Second
@@ -198,7 +198,7 @@ func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row
 		}
 	}
 	found, err := r.relay.store.Others(ctx, r.Destination, lanes, topics, probeTopic)
-	r.othersAfter = time.Now().Add(searchPart * time.Since(start))
+	r.othersAfter = time.Now().Add(searchRest * time.Since(start))
 	if err != nil {
 		if ctx.Err() != context.Canceled {
 			r.trouble.failed("read others", err)

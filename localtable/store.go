@@ -7,8 +7,8 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// Lanes is the number of lanes that a database with several relays has. A row's lane is a hash of its destination and
-// key; the database computes it. A database that has one writer anyway, such as SQLite, has one lane.
+// Lanes is the number of lanes that a database with several relays has. A row's lane is a hash that the
+// database computes; the rows of a key have one lane. A database that has one writer anyway, such as SQLite, has one lane.
 const Lanes = 64
 
 // Store is what Messenger and relay need of a database. Its methods may be called by many goroutines and processes at
@@ -102,7 +102,7 @@ type Row struct {
 	Lane        int
 	Seq         int64 // order of writing
 	Revision    int64 // grows with every change of the row
-	Place       int64 // where the store has found it, for the store alone
+	Place       int64 // where the store has found it, given back unchanged; it may take a row that was moved since for one that has changed
 	Destination string
 	Message     txmsg.Message // Delay is 0
 	Delayed     bool          // it was written with a delay: outside the order of its key

@@ -36,8 +36,11 @@ func (s *sweeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.sweep:
-			if !sleep(ctx, time.Until(s.rested)) {
+			select {
+			case <-ctx.Done():
 				return
+			case <-time.After(time.Until(s.rested)):
+			case <-timer.C:
 			}
 		case <-timer.C:
 		}
@@ -52,7 +55,7 @@ func (s *sweeper) step(ctx context.Context) time.Duration {
 		return sweepInterval
 	}
 	start := time.Now()
-	defer func() { s.rested = time.Now().Add(searchPart * time.Since(start)) }()
+	defer func() { s.rested = time.Now().Add(searchRest * time.Since(start)) }()
 	question, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	swept, err := s.store.Sweep(question, s.owner, lanes, s.limit)

@@ -53,11 +53,12 @@ type bound struct {
 	checked       float64 // when the lane was last read from its very front
 }
 
-// leading is what the last read of a lane found. When all of it was settled, nothing stands where it stood.
+// leading is the ready rows that the last read of a lane found, if it began after a clearance. When all of them were settled, nothing
+// stands where they stood.
 type leading struct {
 	seqs    []int64
-	left    int        // of them, that were not settled
-	cleared *clearance // before the read
+	left    int // of them, that were not settled
+	cleared *clearance
 }
 
 // watch is for those who may have taken a seq up to last.
@@ -192,6 +193,9 @@ func (h *horizon) end(g *glance, now float64, rows []localtable.Row, limit int) 
 	h.stale = h.stale || len(rows) > 0
 	found := findingsOf(rows, len(rows) < limit)
 	for lane, low := range g.lows {
+		if low != nowhere {
+			h.leading[lane] = leading{}
+		}
 		b := &h.bounds[lane]
 		if low == front && found.tells(lane) {
 			b.checked = now
@@ -287,7 +291,7 @@ func (h *horizon) life() string {
 	return h.incarnation
 }
 
-// settled says that of these rows none is ready any more. Each is told once.
+// settled says that of these rows none is ready any more.
 func (h *horizon) settled(life string, results []localtable.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -295,6 +299,9 @@ func (h *horizon) settled(life string, results []localtable.Result) {
 		return
 	}
 	for _, result := range results {
+		if _, state := unpack(result.Row.Revision); state != stateReady {
+			continue // it was counted when it failed
+		}
 		lane := result.Row.Lane
 		l := &h.leading[lane]
 		if _, found := slices.BinarySearch(l.seqs, result.Row.Seq); !found {

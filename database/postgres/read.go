@@ -49,7 +49,8 @@ WITH lanes AS MATERIALIZED (
     SELECT d.seq FROM due d
     WHERE d.place <= greatest($3 / 2, 1) OR d.place <= $3 - (SELECT count(*) FROM (` + readySQL + ` LIMIT $3 - greatest($3 / 2, 1)) r)
 ), picked AS (
-    SELECT NULL::tid AS place, h.lane, h.seq, h.revision::bigint * 4 + CASE h.state WHEN 'retry' THEN 2 ELSE 1 END AS packed, h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
+    SELECT NULL::tid AS place, h.lane, h.seq, h.revision::bigint * 4 + CASE h.state WHEN 'retry' THEN 2 ELSE 1 END AS packed,
+        h.id, h.topic, h.key, h.type, h.sequence, h.headers, h.body,
         h.delayed, h.attempts, h.created_at
     FROM again a CROSS JOIN LATERAL (SELECT * FROM txmsg_held h WHERE h.seq = a.seq OFFSET 0) h
     UNION ALL
@@ -147,7 +148,7 @@ func collect(query *pgx.QueuedQuery, destination string, into *[]localtable.Row)
 	})
 }
 
-// scanRow returns a function that scans one row after the other of a query, and makes as little garbage as it can.
+// scanRow scans all rows of a query into the same place, from which each is copied when it is returned: else each would be garbage.
 func scanRow(destination string) pgx.RowToFunc[localtable.Row] {
 	var row localtable.Row
 	var topic, kind repeated
@@ -182,7 +183,7 @@ func (r *repeated) ScanBytes(text []byte) error {
 }
 
 // The states in which a row can be read. A Row has no field for the state, which tells the table that the row stands in, so
-// it travels in the revision, which still grows with every change.
+// it travels in the revision, which still grows with every change: the statements that read return revision * 4 + state.
 const (
 	stateReady = iota
 	stateWaiting

@@ -22,7 +22,7 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 	if len(plan.lanes) == 0 {
 		return 0, nil
 	}
-	h := db.horizon(s.Results[0].Row.Destination) // of a batch, all are of one
+	h := db.horizon(s.Results[0].Row.Destination) // it knows no rows of others
 	life := h.life()
 	err = db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(settlePlanSQL)

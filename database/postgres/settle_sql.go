@@ -1,7 +1,7 @@
 package postgres
 
-// The statements of a settlement. $1 is the owner; $2 to $6 are the columns of results: of those, only the rows of lanes
-// that the owner holds in the epoch given, and with the revision that was read.
+// The statements of a settlement. $1 is the owner; $2 to $6 are, but of deleteReadySQL and unparkSQL, the columns of results: of those,
+// only the rows of lanes that the owner holds in the epoch given, and with the revision that was read.
 const (
 	// settlePlanSQL also lets the settlement's commit return before it is on disk: it would wait for the disk together with the
 	// commits that carry messages, and has nothing that they have. A crash of the server may forget the last settlements,

@@ -11,14 +11,16 @@ import (
 	"github.com/txmsg/txmsg-go/localtable"
 )
 
-// tableStatusSQL leaves the way to the planner, other than the statements that look for single rows: it goes through each table
-// once, by the index where most pages are empty, else page by page, which is cheaper than looking from index entries at rows, be it
-// because there are many or because someone holds an old snapshot. A time that is infinite is another program's, and none.
+// In tableStatusSQL the planner chooses, unlike in the statements that look for single rows: to count takes every row, and a walk
+// through the table costs less than going from index entries to rows, unless most pages are empty. Infinite times are another program's
+// and have no age.
 const tableStatusSQL = `
-SELECT destination::text, 'ready', count(*), ` + oldestSQL + ` FROM (SELECT destination, created_at AS since FROM txmsg_message) m GROUP BY destination
+SELECT destination::text, 'ready', count(*), ` + oldestSQL + `
+FROM (SELECT destination, created_at AS since FROM txmsg_message) m GROUP BY destination
 UNION ALL
-SELECT destination::text, state, count(*), ` + oldestSQL + ` FROM (
-    SELECT destination, state, CASE WHEN due_at <= (SELECT clock_timestamp()) THEN CASE state WHEN 'waiting' THEN due_at ELSE created_at END END AS since
+SELECT destination::text, state, count(*), ` + oldestSQL + `
+FROM (SELECT destination, state, CASE WHEN due_at <= (SELECT clock_timestamp()) THEN
+        CASE state WHEN 'waiting' THEN due_at ELSE created_at END END AS since
     FROM txmsg_held WHERE state IN ('waiting', 'retry')) h GROUP BY destination, state
 UNION ALL
 SELECT NULL, 'parked', count(*), NULL FROM txmsg_held WHERE state = 'parked'
@@ -67,4 +69,5 @@ func collectStatus(rows pgx.Rows, status *localtable.Status) error {
 	return err
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds ends at 285 years, shortly before a Duration does.
+func seconds(s float64) time.Duration { return time.Duration(min(s, 9e9) * float64(time.Second)) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/txmsg/txmsg-go/database/postgres"
@@ -147,6 +148,38 @@ func TestSettle(t *testing.T) {
 		require.Equal(t, []string{"b", "c"}, []string{rows[0].Message.ID, rows[1].Message.ID})
 		require.False(t, rows[0].Follower || rows[1].Follower)
 		require.Equal(t, 1, rows[0].Attempts, "attempts are kept")
+	})
+
+	t.Run("a row that was delivered is not taken for the one that stands there now", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		place := func() pgtype.TID { return query[pgtype.TID](t, r.bundle, `SELECT ctid FROM txmsg_message`) }
+		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("a")...))
+		late, was := delivery(r.read(t, "test")), place()
+		require.Equal(t, 1, r.settle(t, late...))
+		require.Eventually(t, func() bool { // while another session has an old snapshot, the place is not free
+			r.exec(t, `DELETE FROM txmsg_message`)
+			r.exec(t, `VACUUM txmsg_message`)
+			require.NoError(t, r.begin(t).Commit(t.Context(), r.message("b")...))
+			return place() == was
+		}, 30*time.Second, 50*time.Millisecond)
+		require.Zero(t, r.settle(t, late...))
+
+		r.exec(t, `DELETE FROM txmsg_message`)
+		r.exec(t, `INSERT INTO txmsg_message (seq, revision, destination, topic, id, body) OVERRIDING SYSTEM VALUE VALUES ($1, 2, 'test', 'orders', 'a', '')`, late[0].Row.Seq)
+		late[0].Row.Place = r.read(t, "test")[0].Place
+		require.Zero(t, r.settle(t, late...), "it was parked and is ready again")
+		require.Equal(t, []string{"a"}, ids(r.read(t, "test")))
+	})
+
+	t.Run("a row that was moved since it was read stays, and is sent again", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("a", "b")...))
+		rows := r.read(t, "test")
+		r.exec(t, `UPDATE txmsg_message SET body = 'moved' WHERE id = 'a'`)
+		require.Equal(t, 1, r.settle(t, delivery(rows)...))
+		require.Equal(t, []string{"a"}, ids(r.read(t, "test")))
 	})
 
 	t.Run("one whose reply was lost does not count twice when it is sent again", func(t *testing.T) {
