@@ -214,7 +214,7 @@ func (h *handle) allow(sql string) error {
 	return nil
 }
 
-// rideable reports whether a batch can carry the statement: it knows no options but a rewriter, and no COPY.
+// rideable reports whether a batch can carry the statement: it knows no options but a rewriter, no COPY, and not nothing.
 func rideable(sql string, args []any) bool {
 	if len(args) > 0 {
 		switch args[0].(type) {
@@ -222,6 +222,7 @@ func rideable(sql string, args []any) bool {
 			return false
 		}
 	}
-	word, _ := firstWord(skipBlank(sql))
-	return !strings.EqualFold(word, "COPY")
+	sql = skipBlank(sql)
+	word, _ := firstWord(sql)
+	return sql != "" && !strings.EqualFold(word, "COPY")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -291,5 +292,30 @@ func TestHandle(t *testing.T) {
 			}
 		}
 		require.Zero(t, b.count(t, "txmsg_message"))
+	})
+
+	t.Run("a first statement that cannot be sent is named by the commit", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		tx := b.begin(t)
+		_, err := tx.Tx().Exec(t.Context(), `INSERT INTO orders (id) VALUES ($1)`, "1", "too many")
+		require.Error(t, err)
+		err = tx.Commit(t.Context(), b.message("m")...)
+		require.ErrorIs(t, err, txmsg.ErrRolledBack)
+		require.ErrorContains(t, err, "argument count")
+		require.Eventually(t, func() bool { return b.pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, "a connection leaked")
+		require.Zero(t, b.count(t, "txmsg_message"))
+	})
+
+	t.Run("a first statement may be empty", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		tx := b.begin(t)
+		for _, sql := range []string{"", " -- nothing"} {
+			_, err := tx.Tx().Exec(t.Context(), sql)
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit(t.Context(), b.message("m")...))
+		require.Equal(t, 1, b.count(t, "txmsg_message"))
 	})
 }

@@ -36,9 +36,13 @@ func (t *transaction) Commit(ctx context.Context, along ...txmsg.Statement) erro
 	if t.ended.Swap(true) {
 		return fmt.Errorf("postgres: commit: %w", pgx.ErrTxClosed)
 	}
-	if t.tx == nil && len(along) == 0 {
+	if t.tx == nil && t.doomed == nil && len(along) == 0 {
 		t.conn.Release()
 		return nil
+	}
+	if t.tx == nil && t.doomed != nil {
+		t.abandon(ctx)
+		return fmt.Errorf("postgres: %w: %w", txmsg.ErrRolledBack, t.doomed)
 	}
 	// What follows needs the transaction's id before COMMIT is sent.
 	if err := t.start(ctx); err != nil {
@@ -194,6 +198,9 @@ func (t *transaction) ride(ctx context.Context, statements ...*pgx.QueuedQuery) 
 	results, err = t.send(ctx, statements)
 	if err != nil && t.tx == nil && !t.conn.Conn().IsClosed() && t.conn.Conn().PgConn().TxStatus() == 'I' {
 		return nil, false, nil
+	}
+	if err != nil && t.tx == nil {
+		t.doomed = fmt.Errorf("begin, with the first statement: %w", err)
 	}
 	return results, true, err
 }
