@@ -16,8 +16,8 @@ type Config struct {
 	// this must be empty. Defaults to "default".
 	Destination string `yaml:"destination"`
 	// BatchSize is the most rows that are read, published and settled together; after a crash so many may be sent twice. Where
-	// bodies are large a batch after the first has fewer: about 16 MB of them.
-	// Defaults to 500.
+	// bodies are large a batch has fewer: about 16 MB of them, judged by those before. The first has at most 125.
+	// Defaults to 1000.
 	BatchSize int `yaml:"batch_size"`
 	// Concurrency is the most batches of a destination under way at once, each of other lanes. The relay uses at most so many
 	// connections of the database's pool for each destination, one more for each, and four; a store may open more for Notify
@@ -81,7 +81,7 @@ const (
 
 func (c *Config) setDefaults() {
 	c.Destination = cmp.Or(c.Destination, "default")
-	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.BatchSize = cmp.Or(c.BatchSize, 1000)
 	c.Concurrency = cmp.Or(c.Concurrency, 3)
 	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 10*time.Second)

@@ -48,6 +48,9 @@ type reader[Tx any] struct {
 	othersAfter time.Time // the next search for other topics
 }
 
+// firstBatch is the most rows of a batch of which nobody knows how large their bodies are.
+const firstBatch = 125
+
 // batchBytes is what the bodies of a batch should take at most, judged by those of the batch before.
 const batchBytes = 16 << 20
 
@@ -64,7 +67,7 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 	defer poll.Stop()
 	r.alarm = time.NewTimer(0)
 	defer r.alarm.Stop()
-	r.portion = r.relay.cfg.BatchSize
+	r.portion = min(firstBatch, r.relay.cfg.BatchSize)
 	for ctx.Err() == nil {
 		for ctx.Err() == nil && (r.due || r.full || r.rest) && r.mayLook() {
 			r.look(ctx, work)

@@ -196,10 +196,10 @@ func TestRelay(t *testing.T) {
 	t.Run("large calls: rows of different keys go together", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			var msgs []txmsg.Message
-			for i := range 200 {
+			for i := range 60 {
 				msgs = append(msgs, of(fmt.Sprint("k", i), fmt.Sprint(i))...)
 			}
-			w.write(append(msgs, of("", numbered("plain", 200)...)...)...)
+			w.write(append(msgs, of("", numbered("plain", 60)...)...)...)
 			w.start(localtable.Config{})
 			w.until(time.Minute, w.drained)
 			require.Len(t, w.broker.seenCalls(), 1)
