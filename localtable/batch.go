@@ -51,8 +51,10 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 			b.judge(rows[i], from[i], err)
 		}
 	}
-	rep := report{lanes: b.lanes, changed: b.settle(work)}
-	if slices.ContainsFunc(b.results, b.frees) { // whatever was changed: of a repeated settlement nobody knows
+	settlement := b.settlement()
+	rep := report{lanes: b.lanes, changed: b.settle(work, settlement)}
+	// Whatever was changed: of a repeated settlement nobody knows.
+	if slices.ContainsFunc(b.results, func(r Result) bool { return r.Row.Head && settlement.Frees(r) }) {
 		signal(b.relay.sweep)
 	}
 	if b.pass.open {
@@ -60,12 +62,6 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 	}
 	b.breaker.report(b.pass, b.answers)
 	return rep
-}
-
-// frees reports whether a result is of a row that rows were parked behind, and holds them back no more.
-func (b *batch[Tx]) frees(result Result) bool {
-	over := result.Fate == Delivered || result.Fate == Dead && b.relay.cfg.DeadKey == Release
-	return over && result.Row.Head
 }
 
 // setAside gives the places of rows whose topic rests to others: they wait as what was refused does, with what follows
@@ -174,9 +170,17 @@ func errorText(err error) string {
 	return text
 }
 
+func (b *batch[Tx]) settlement() Settlement {
+	cfg := &b.relay.cfg
+	return Settlement{
+		Owner: b.relay.owner, Lanes: b.lanes, Results: b.results, Archive: *cfg.Retention > 0,
+		DeadHolds: cfg.DeadKey == Hold, Unpark: cfg.BatchSize, Errors: errorsKept,
+	}
+}
+
 // settle writes the results, again and again while the database fails and a lane still stands: it counts once. Given up, the
 // rows are sent again by whoever has the lanes then.
-func (b *batch[Tx]) settle(work context.Context) (changed int) {
+func (b *batch[Tx]) settle(work context.Context, settlement Settlement) (changed int) {
 	if len(b.results) == 0 {
 		return 0
 	}
@@ -184,10 +188,7 @@ func (b *batch[Tx]) settle(work context.Context) (changed int) {
 	trouble := newTrouble(r.log)
 	for first := true; ; first = false {
 		ctx, cancel := context.WithTimeout(work, databaseTimeout)
-		changed, err := r.store.Settle(ctx, Settlement{
-			Owner: r.owner, Lanes: b.lanes, Results: b.results, Archive: *r.cfg.Retention > 0,
-			DeadHolds: r.cfg.DeadKey == Hold, Unpark: r.cfg.BatchSize, Errors: errorsKept,
-		})
+		changed, err := r.store.Settle(ctx, settlement)
 		cancel()
 		if err == nil {
 			trouble.worked()

@@ -206,9 +206,6 @@ func writers(msgs []txmsg.Message) []trace.Link {
 		if len(links) == linksMax {
 			break
 		}
-		if len(msg.Headers) == 0 {
-			continue
-		}
 		writer := trace.SpanContextFromContext(txmsg.ExtractTrace(context.Background(), msg))
 		if writer.IsValid() && !seen[writer.SpanID()] {
 			seen[writer.SpanID()] = true

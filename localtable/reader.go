@@ -19,8 +19,11 @@ const (
 	mostPatience  = 50 * time.Millisecond
 )
 
-// searchRest is how many times as long as it took a search rests that others ask for.
-const searchRest = 20
+// rested is when a search may be asked for again that began at start and has ended: it takes a part of the time only.
+func rested(start time.Time) time.Time {
+	const times = 20
+	return time.Now().Add(times * time.Since(start))
+}
 
 // databaseTimeout bounds every question to the database but the lease.
 const databaseTimeout = 15 * time.Second
@@ -201,7 +204,7 @@ func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row
 		}
 	}
 	found, err := r.relay.store.Others(ctx, r.Destination, lanes, topics, probeTopic)
-	r.othersAfter = time.Now().Add(searchRest * time.Since(start))
+	r.othersAfter = rested(start)
 	if err != nil {
 		if ctx.Err() != context.Canceled {
 			r.trouble.failed("read others", err)

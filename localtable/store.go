@@ -162,6 +162,11 @@ type Settlement struct {
 	Errors int
 }
 
+// Frees reports whether nothing is left of a result's row that could hold back its key: it was delivered, or died without holding.
+func (s Settlement) Frees(r Result) bool {
+	return r.Fate == Delivered || r.Fate == Dead && !s.DeadHolds
+}
+
 // UnparkShare is how many parked rows of each of so many keys, at least one, are made ready when unpark is the most of them all,
 // as [Settlement.Unpark] says.
 func UnparkShare(unpark, keys int) int { return min(unpark, max(1, unpark/keys)) }

@@ -29,6 +29,7 @@ func (r *relay[Tx]) sweeper() *sweeper {
 }
 
 func (s *sweeper) run(ctx context.Context) {
+	next := time.Now().Add(sweepInterval)
 	timer := time.NewTimer(sweepInterval)
 	defer timer.Stop()
 	for {
@@ -36,15 +37,13 @@ func (s *sweeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.sweep:
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(time.Until(s.rested)):
-			case <-timer.C:
+			if s.rested.Before(next) {
+				next = s.rested
 			}
 		case <-timer.C:
+			next = time.Now().Add(s.step(ctx))
 		}
-		timer.Reset(s.step(ctx))
+		timer.Reset(time.Until(next))
 	}
 }
 
@@ -55,7 +54,7 @@ func (s *sweeper) step(ctx context.Context) time.Duration {
 		return sweepInterval
 	}
 	start := time.Now()
-	defer func() { s.rested = time.Now().Add(searchRest * time.Since(start)) }()
+	defer func() { s.rested = rested(start) }()
 	question, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	swept, err := s.store.Sweep(question, s.owner, lanes, s.limit)

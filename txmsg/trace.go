@@ -29,5 +29,8 @@ func InjectTrace(ctx context.Context, m *Message) {
 
 // ExtractTrace returns ctx with the span that the headers of m carry as its remote parent; ctx itself if they carry none.
 func ExtractTrace(ctx context.Context, m Message) context.Context {
+	if len(m.Headers) == 0 {
+		return ctx // most messages, where nobody traces
+	}
 	return wireTrace.Extract(ctx, propagation.MapCarrier(m.Headers))
 }

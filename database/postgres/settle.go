@@ -27,30 +27,32 @@ func (db *DB) Settle(ctx context.Context, s localtable.Settlement) (changed int,
 	err = db.pipeline(ctx, func(batch *pgx.Batch) {
 		batch.Queue(settlePlanSQL)
 		batch.Queue(db.sql(lockLanesSQL), plan.lanes, s.Owner)
-		settle := func(statement string, rows int, args []any) {
-			if rows == 0 {
-				return
-			}
+		change := func(statement string, args ...any) {
 			batch.Queue(db.sql(statement), args...).Exec(func(tag pgconn.CommandTag) error {
 				changed += int(tag.RowsAffected())
 				return nil
 			})
 		}
+		settle := func(statement string, r *results, more ...any) {
+			if len(r.seqs) > 0 {
+				change(statement, append(r.args(s.Owner), more...)...)
+			}
+		}
 		deleteReady, deleteHeld := deleteReadySQL, deleteHeldSQL
 		if s.Archive {
 			deleteReady, deleteHeld = archiveReadySQL, archiveHeldSQL
 		}
-		sent := plan.sent
-		settle(deleteReady, len(sent.seqs), []any{s.Owner, plan.lanes, plan.epochs, sent.places, sent.seqs, sent.revisions})
-		settle(deleteHeld, plan.delivered.rows(), plan.delivered.args(s.Owner))
-		failed := plan.failed
-		settle(failReadySQL, failed.ready.rows(), append(failed.ready.args(s.Owner), plan.readyFailures.args(s)...))
-		settle(failHeldSQL, failed.held.rows(), append(failed.held.args(s.Owner), plan.heldFailures.args(s)...))
+		if sent := &plan.sent; len(sent.seqs) > 0 {
+			change(deleteReady, s.Owner, plan.lanes, plan.epochs, sent.places, sent.seqs, sent.revisions)
+		}
+		settle(deleteHeld, &plan.delivered)
+		settle(failReadySQL, &plan.failed.ready, plan.readyFailures.args(s)...)
+		settle(failHeldSQL, &plan.failed.held, plan.heldFailures.args(s)...)
 		if heads := plan.heads; len(heads.keys) > 0 && s.Unpark > 0 {
 			batch.Queue(db.sql(unparkSQL), s.Owner, heads.lanes, heads.epochs, heads.destinations, heads.keys, localtable.UnparkShare(s.Unpark, len(heads.keys)))
 		}
-		settle(parkReadySQL, plan.parked.ready.rows(), plan.parked.ready.args(s.Owner))
-		settle(parkHeldSQL, plan.parked.held.rows(), plan.parked.held.args(s.Owner))
+		settle(parkReadySQL, &plan.parked.ready)
+		settle(parkHeldSQL, &plan.parked.held)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("postgres: settle: %w", err)
@@ -119,13 +121,13 @@ func newSettling(s localtable.Settlement) *settling {
 	plan.sent = sent{make([]pgtype.TID, 0, rows), make([]int64, 0, rows), make([]int64, 0, rows)}
 	for _, result := range s.Results {
 		if epoch := epochs[result.Row.Lane]; epoch != nil {
-			plan.add(result, *epoch, s.DeadHolds)
+			plan.add(result, *epoch, s.Frees(result))
 		}
 	}
 	return plan
 }
 
-func (p *settling) add(result localtable.Result, epoch int64, deadHolds bool) {
+func (p *settling) add(result localtable.Result, epoch int64, frees bool) {
 	row := result.Row
 	_, state := unpack(row.Revision)
 	switch result.Fate {
@@ -145,8 +147,7 @@ func (p *settling) add(result localtable.Result, epoch int64, deadHolds bool) {
 	case localtable.Parked:
 		p.parked.add(row, epoch)
 	}
-	settled := result.Fate == localtable.Delivered || result.Fate == localtable.Dead && !deadHolds
-	if settled && row.Head {
+	if frees && row.Head {
 		p.heads.add(row, epoch)
 	}
 }
@@ -170,8 +171,6 @@ func (r *results) add(row localtable.Row, epoch int64) {
 	r.seqs, r.revisions = append(r.seqs, row.Seq), append(r.revisions, revision)
 }
 
-func (r *results) rows() int { return len(r.seqs) }
-
 func (r *results) args(owner string) []any {
 	return []any{owner, r.lanes, r.epochs, r.destinations, r.seqs, r.revisions}
 }
@@ -190,6 +189,9 @@ func (f *failures) add(result localtable.Result) {
 }
 
 func (f *failures) args(s localtable.Settlement) []any {
+	if len(f.spent) == 0 {
+		return nil
+	}
 	return []any{f.afters, f.spent, f.errors, f.classes, s.Errors, s.DeadHolds}
 }
 

@@ -36,13 +36,13 @@ func (t *transaction) Commit(ctx context.Context, along ...txmsg.Statement) erro
 	if t.ended.Swap(true) {
 		return fmt.Errorf("postgres: commit: %w", pgx.ErrTxClosed)
 	}
-	if t.tx == nil && t.doomed == nil && len(along) == 0 {
-		t.conn.Release()
-		return nil
-	}
-	if t.tx == nil && t.doomed != nil {
+	if t.doomed != nil {
 		t.abandon(ctx)
 		return fmt.Errorf("postgres: %w: %w", txmsg.ErrRolledBack, t.doomed)
+	}
+	if t.tx == nil && len(along) == 0 {
+		t.conn.Release()
+		return nil
 	}
 	// What follows needs the transaction's id before COMMIT is sent.
 	if err := t.start(ctx); err != nil {
@@ -71,8 +71,6 @@ func (t *transaction) committable() error {
 		return fmt.Errorf("postgres: connection was lost before commit: %w", txmsg.ErrRolledBack)
 	case conn.PgConn().IsBusy():
 		return fmt.Errorf("postgres: rows of the callback are still open: %w", txmsg.ErrRolledBack)
-	case t.doomed != nil:
-		return fmt.Errorf("postgres: %w: %w", txmsg.ErrRolledBack, t.doomed)
 	}
 	switch conn.PgConn().TxStatus() {
 	case 'T':

@@ -73,8 +73,7 @@ func (s *settling) compare(ctx context.Context) error {
 		}
 		result := s.settlement.Results[i]
 		s.open = append(s.open, result)
-		gone := result.Fate == localtable.Delivered || result.Fate == localtable.Dead && !s.settlement.DeadHolds
-		if head && gone {
+		if head && s.settlement.Frees(result) {
 			s.freed[of] = true
 		}
 	}
