@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +20,6 @@ const patience = 90 * time.Second
 // child is a process that the test has started.
 type child struct {
 	*subprocess.Process
-	errors  bytes.Buffer
 	reached chan int // messages in flight when it reached its point
 
 	mu      sync.Mutex
@@ -32,7 +30,7 @@ type child struct {
 func start(t *testing.T, p plan) *child {
 	t.Helper()
 	c := &child{reached: make(chan int, 1), reports: map[string][]string{}}
-	c.Process = subprocess.Start(t, planVariable, p, &c.errors, c.take)
+	c.Process = subprocess.Start(t, planVariable, p, c.take)
 	return c
 }
 
@@ -66,7 +64,7 @@ func (c *child) awaitReached(t *testing.T) (inFlight int) {
 			return n
 		default:
 		}
-		require.Fail(t, "the process ended before it reached its point", "%s: %s", c.Command.ProcessState, c.errors.String())
+		require.Fail(t, "the process ended before it reached its point", "%s: %s", c.Command.ProcessState, c.Tail())
 	case <-time.After(patience):
 		require.Fail(t, "the process did not reach its point", "within %s", patience)
 	}
@@ -82,30 +80,15 @@ func (c *child) awaitKilled(t *testing.T) {
 		require.Fail(t, "the process did not die")
 	}
 	status, ok := c.Command.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.Command.ProcessState, c.errors.String())
+	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended otherwise: %s: %s", c.Command.ProcessState, c.Tail())
 }
 
 // end tells the child to end in order, and waits for it.
 func (c *child) end(t *testing.T) {
 	t.Helper()
 	await(t, "the process to listen", func() bool {
-		c.requireAlive(t)
+		c.RequireAlive(t)
 		return len(c.reported("listening")) > 0
 	})
-	require.NoError(t, c.Command.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-c.Ended:
-	case <-time.After(patience):
-		require.Fail(t, "the process did not end", "within %s of SIGTERM", patience)
-	}
-	require.True(t, c.Command.ProcessState.Success(), "the process failed: %s: %s", c.Command.ProcessState, c.errors.String())
-}
-
-func (c *child) requireAlive(t *testing.T) {
-	t.Helper()
-	select {
-	case <-c.Ended:
-		require.Fail(t, "the process has ended", "%s: %s", c.Command.ProcessState, c.errors.String())
-	default:
-	}
+	c.End(t, patience)
 }

@@ -37,14 +37,14 @@ func TestFrozenRelay(t *testing.T) {
 			sleeper.wake(t)
 			if at == before(publish) || at == after(publish) || at == before(settle) {
 				await(t, "the sleeper to try to settle what it had", func() bool {
-					sleeper.requireAlive(t)
+					sleeper.RequireAlive(t)
 					return len(sleeper.reported("stale"))+len(sleeper.reported("failed")) > 0
 				})
 			}
 			second.wake(t)
 			await(t, "the two to share the lanes", func() bool {
-				sleeper.requireAlive(t)
-				second.requireAlive(t)
+				sleeper.RequireAlive(t)
+				second.RequireAlive(t)
 				half := fmt.Sprint(localtable.Lanes / 2)
 				return last(sleeper.reported("lanes")) == half && last(second.reported("lanes")) == half
 			})
@@ -76,7 +76,7 @@ func (c *child) awaitFrozen(t *testing.T) {
 	t.Helper()
 	c.awaitReached(t)
 	await(t, "the process to stop", func() bool {
-		c.requireAlive(t)
+		c.RequireAlive(t)
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Command.Process.Pid))
 		require.NoError(t, err)
 		_, state, _ := strings.Cut(string(text), ") ") // after the program's name

@@ -111,7 +111,7 @@ func (w *tableWorld) awaitDrained(t *testing.T, relay *child) {
 	t.Helper()
 	for range 3 {
 		await(t, "the local table to be empty", func() bool {
-			relay.requireAlive(t)
+			relay.RequireAlive(t)
 			return w.unsent(t) == 0
 		})
 	}

@@ -119,7 +119,7 @@ func (w *halfWorld) round(t *testing.T, s step, pass int) (inFlight, duplicates,
 	for _, id := range w.books.awaitDone(t, w.halves) {
 		w.requireFenced(t, id)
 	}
-	living.requireAlive(t)
+	living.RequireAlive(t)
 	delivered := w.read(t, w.raise(t))
 	living.end(t)
 

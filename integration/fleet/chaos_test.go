@@ -97,7 +97,7 @@ func (c *chaos) inflict(ctx context.Context, how fault) {
 	c.t.Helper()
 	var running []int
 	for i, r := range c.relays {
-		r.requireAlive(c.t)
+		r.RequireAlive(c.t)
 		if !r.isPaused() {
 			running = append(running, i)
 		}
@@ -150,7 +150,7 @@ func (c *chaos) await(ctx context.Context, victim *instance) {
 // explain tells what there is to see when a run has failed.
 func (c *chaos) explain(pool *pgxpool.Pool) {
 	for i, r := range c.relays {
-		c.t.Logf("relay %d, process %d: %s", i, r.Command.Process.Pid, r.tail())
+		c.t.Logf("relay %d, process %d: %s", i, r.Command.Process.Pid, r.Tail())
 	}
 	for _, sql := range []string{
 		"SELECT 'instance ' || owner || ' ' || expires_at - clock_timestamp() FROM txmsg_instance",

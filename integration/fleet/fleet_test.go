@@ -122,7 +122,7 @@ func awaitSent(t *testing.T, db *postgres.DB, relays []*instance) {
 		deadline := time.Now().Add(patience)
 		for {
 			for _, r := range relays {
-				r.requireAlive(t)
+				r.RequireAlive(t)
 			}
 			var err error
 			status, err = db.Status(t.Context())

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -34,7 +33,6 @@ func (r *reports) add(into string, id string) {
 // instance is a relay's process as its parent sees it.
 type instance struct {
 	*subprocess.Process
-	log       journal
 	listening chan struct{}
 
 	mu              sync.Mutex
@@ -46,7 +44,7 @@ type instance struct {
 func start(t *testing.T, p plan, all *reports) *instance {
 	t.Helper()
 	r := &instance{listening: make(chan struct{})}
-	r.Process = subprocess.Start(t, planVariable, p, &r.log, func(line string) { r.take(line, all) })
+	r.Process = subprocess.Start(t, planVariable, p, func(line string) { r.take(line, all) })
 	return r
 }
 
@@ -81,7 +79,7 @@ func (r *instance) kill(t *testing.T) int {
 	require.NoError(t, r.Command.Process.Kill())
 	<-r.Ended
 	status, ok := r.Command.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok && status.Signaled(), "a relay ended by itself: %s: %s", r.Command.ProcessState, r.tail())
+	require.True(t, ok && status.Signaled(), "a relay ended by itself: %s: %s", r.Command.ProcessState, r.Tail())
 	flying, _ := r.inFlight()
 	return flying
 }
@@ -110,42 +108,5 @@ func (r *instance) end(t *testing.T) {
 	case <-r.Ended:
 	case <-time.After(patience):
 	}
-	require.NoError(t, r.Command.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-r.Ended:
-	case <-time.After(patience):
-		require.Fail(t, "a relay did not end", "within %s of SIGTERM: %s", patience, r.tail())
-	}
-	require.True(t, r.Command.ProcessState.Success(), "a relay failed: %s: %s", r.Command.ProcessState, r.tail())
-}
-
-func (r *instance) requireAlive(t *testing.T) {
-	t.Helper()
-	select {
-	case <-r.Ended:
-		require.Fail(t, "a relay ended by itself", "%s: %s", r.Command.ProcessState, r.tail())
-	default:
-	}
-}
-
-func (r *instance) tail() string { return r.log.tail() }
-
-// journal is what a process logs.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-// tail is its end.
-func (j *journal) tail() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	text := j.text.String()
-	return text[max(0, len(text)-4000):]
+	r.End(t, patience)
 }

@@ -3,6 +3,7 @@ package subprocess
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,11 +25,12 @@ import (
 type Process struct {
 	Command *exec.Cmd
 	Ended   chan struct{} // closed when the process has ended and all that it told has been read
+	log     journal
 }
 
 // Start runs this binary with plan in the environment, under variable. take gets the lines that the child tells, one at a
 // time. The child dies with this binary, and is killed when t ends.
-func Start(t testing.TB, variable string, plan any, stderr io.Writer, take func(line string)) *Process {
+func Start(t testing.TB, variable string, plan any, take func(line string)) *Process {
 	t.Helper()
 	text, err := json.Marshal(plan)
 	require.NoError(t, err)
@@ -35,7 +39,7 @@ func Start(t testing.TB, variable string, plan any, stderr io.Writer, take func(
 	p := &Process{Command: exec.Command(os.Args[0]), Ended: make(chan struct{})}
 	p.Command.Env = append(os.Environ(), variable+"="+string(text))
 	p.Command.ExtraFiles = []*os.File{writer}
-	p.Command.Stderr = stderr
+	p.Command.Stderr = &p.log
 	services.EndWithParent(p.Command)
 	require.NoError(t, p.Command.Start())
 	require.NoError(t, writer.Close())
@@ -52,6 +56,49 @@ func Start(t testing.TB, variable string, plan any, stderr io.Writer, take func(
 		<-p.Ended
 	})
 	return p
+}
+
+// End tells the process to end in order, and requires that it does so within patience.
+func (p *Process) End(t testing.TB, patience time.Duration) {
+	t.Helper()
+	require.NoError(t, p.Command.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-p.Ended:
+	case <-time.After(patience):
+		require.Fail(t, "the process did not end", "within %s of SIGTERM: %s", patience, p.Tail())
+	}
+	require.True(t, p.Command.ProcessState.Success(), "the process failed: %s: %s", p.Command.ProcessState, p.Tail())
+}
+
+// RequireAlive requires that the process has not ended.
+func (p *Process) RequireAlive(t testing.TB) {
+	t.Helper()
+	select {
+	case <-p.Ended:
+		require.Fail(t, "the process ended by itself", "%s: %s", p.Command.ProcessState, p.Tail())
+	default:
+	}
+}
+
+// Tail is the end of what the process wrote to its standard error.
+func (p *Process) Tail() string { return p.log.tail() }
+
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) tail() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := j.text.String()
+	return text[max(0, len(text)-4000):]
 }
 
 // Be is the whole life of a child: it runs, with the plan that Start was given, until it is done or SIGTERM ends ctx, and
