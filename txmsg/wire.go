@@ -3,7 +3,7 @@ package txmsg
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -20,21 +20,20 @@ const (
 	HeaderSequence = headerPrefix + "sequence"
 )
 
-// ToWire returns the headers that a broker stores with m's body: the user's and those of the fields. The map is new.
-func ToWire(m Message) map[string]string {
-	headers := make(map[string]string, len(m.Headers)+4)
-	maps.Copy(headers, m.Headers)
-	headers[HeaderID] = m.ID
-	if m.Key != "" {
-		headers[HeaderKey] = m.Key
+// ToWire yields the names and values of the headers that a broker stores with m's body: the user's and those of the fields. Of a
+// valid message no name comes twice.
+func ToWire(m Message) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for name, value := range m.Headers {
+			if !yield(name, value) {
+				return
+			}
+		}
+		_ = yield(HeaderID, m.ID) &&
+			(m.Key == "" || yield(HeaderKey, m.Key)) &&
+			(m.Type == "" || yield(HeaderType, m.Type)) &&
+			(m.Sequence == 0 || yield(HeaderSequence, strconv.FormatInt(m.Sequence, 10)))
 	}
-	if m.Type != "" {
-		headers[HeaderType] = m.Type
-	}
-	if m.Sequence != 0 {
-		headers[HeaderSequence] = strconv.FormatInt(m.Sequence, 10)
-	}
-	return headers
 }
 
 // FromWire builds the message that a subscriber read. headers may hold more than ToWire wrote: names reserved by a

@@ -11,6 +11,9 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
+// ownHeaders are the most that [txmsg.ToWire] adds.
+const ownHeaders = 4
+
 func toRecord(m txmsg.Message) *kgo.Record {
 	record := &kgo.Record{Topic: m.Topic, Value: m.Body}
 	if record.Value == nil {
@@ -19,9 +22,8 @@ func toRecord(m txmsg.Message) *kgo.Record {
 	if m.Key != "" {
 		record.Key = []byte(m.Key)
 	}
-	headers := txmsg.ToWire(m)
-	record.Headers = make([]kgo.RecordHeader, 0, len(headers))
-	for name, value := range headers {
+	record.Headers = make([]kgo.RecordHeader, 0, len(m.Headers)+ownHeaders)
+	for name, value := range txmsg.ToWire(m) {
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
 	return record
@@ -34,7 +36,6 @@ func overhead(m txmsg.Message) int {
 		batchHeader  = 61
 		recordFields = 1 + 10 + 5*5 // attributes, timestamp, and five lengths and deltas
 		headerFields = 2 * 5
-		ownHeaders   = 4
 	)
 	return batchHeader + recordFields + headerFields*(len(m.Headers)+ownHeaders)
 }

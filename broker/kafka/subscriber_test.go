@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func subscriber(t testing.TB, cfg kafka.SubscriberConfig) consumer.Subscriber {
 func publish(producer *kgo.Client) func(ctx context.Context, msgs ...txmsg.Message) error {
 	return func(ctx context.Context, msgs ...txmsg.Message) error {
 		for _, m := range msgs {
-			if err := produce(ctx, producer, m.Key, m.Topic, m.Body, txmsg.ToWire(m)); err != nil {
+			if err := produce(ctx, producer, m.Key, m.Topic, m.Body, maps.Collect(txmsg.ToWire(m))); err != nil {
 				return err
 			}
 		}

@@ -135,10 +135,12 @@ func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	return stream, err
 }
 
+// ownHeaders are the most that [txmsg.ToWire] adds.
+const ownHeaders = 4
+
 func toMsg(m txmsg.Message) *nats.Msg {
-	wire := txmsg.ToWire(m)
-	header := make(nats.Header, len(wire)+1)
-	for name, value := range wire {
+	header := make(nats.Header, len(m.Headers)+ownHeaders+1)
+	for name, value := range txmsg.ToWire(m) {
 		header[name] = []string{value}
 	}
 	header[jetstream.MsgIDHeader] = []string{m.ID}
@@ -150,7 +152,6 @@ func overhead(m txmsg.Message) int {
 	const (
 		block      = len("NATS/1.0\r\n") + len("\r\n")
 		separators = len(": ") + len("\r\n")
-		ownHeaders = 4
 	)
 	return block + separators*(len(m.Headers)+ownHeaders+1) + len(jetstream.MsgIDHeader) + len(m.ID)
 }

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func subscriber(t testing.TB, cfg nats.SubscriberConfig) consumer.Subscriber {
 func publish(js jetstream.JetStream) func(ctx context.Context, msgs ...txmsg.Message) error {
 	return func(ctx context.Context, msgs ...txmsg.Message) error {
 		for _, m := range msgs {
-			if err := produce(ctx, js, m.Topic, m.Body, txmsg.ToWire(m)); err != nil {
+			if err := produce(ctx, js, m.Topic, m.Body, maps.Collect(txmsg.ToWire(m))); err != nil {
 				return err
 			}
 		}

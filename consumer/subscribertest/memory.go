@@ -42,7 +42,7 @@ type place struct {
 // Publish stores msgs. While the broker is away it is an [txmsg.ErrOutage].
 func (m *Memory) Publish(ctx context.Context, msgs ...txmsg.Message) error {
 	for _, msg := range msgs {
-		if err := m.PublishRaw(ctx, msg.Topic, msg.Body, txmsg.ToWire(msg)); err != nil {
+		if err := m.PublishRaw(ctx, msg.Topic, msg.Body, maps.Collect(txmsg.ToWire(msg))); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -131,7 +132,7 @@ func (b *broker) receive(ctx context.Context, _ *testing.T, topic string) <-chan
 			b.mu.Unlock()
 			for ; offset < len(msgs); offset++ {
 				delivery := txmsg.Delivery{Source: txmsg.Source{Broker: "memory", Topic: topic, Offset: int64(offset)}}
-				delivery.Message, delivery.Malformed = txmsg.FromWire(topic, msgs[offset].Body, txmsg.ToWire(msgs[offset]), "")
+				delivery.Message, delivery.Malformed = txmsg.FromWire(topic, msgs[offset].Body, maps.Collect(txmsg.ToWire(msgs[offset])), "")
 				select {
 				case out <- delivery:
 				case <-ctx.Done():
