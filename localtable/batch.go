@@ -52,7 +52,7 @@ func (b *batch[Tx]) run(ctx, work context.Context) report {
 		}
 	}
 	settlement := b.settlement()
-	rep := report{lanes: b.lanes, changed: b.settle(work, settlement)}
+	rep := report{lanes: b.lanes, full: b.full, changed: b.settle(work, settlement)}
 	// Whatever was changed: of a repeated settlement nobody knows.
 	if slices.ContainsFunc(b.results, func(r Result) bool { return r.Row.Head && settlement.Frees(r) }) {
 		signal(b.relay.sweep)

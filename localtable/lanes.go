@@ -15,6 +15,7 @@ type lanes struct {
 	mu      sync.Mutex
 	held    map[int]*heldLane
 	busy    map[int]users // outlives the lease: a batch may be under way when a lane is lost, and taken again
+	whole   time.Time     // every lane is held until then
 	settled chan struct{} // a lane that is to leave has become idle
 }
 
@@ -46,6 +47,10 @@ func (l *lanes) renew(lease Lease, end time.Time) (taken []Lane) {
 		}
 		was.end = end
 		l.held[lane.Number] = was
+	}
+	l.whole = time.Time{}
+	if len(l.held) == Lanes {
+		l.whole = end
 	}
 	l.retire(lease.Surplus)
 	return taken
@@ -87,6 +92,7 @@ func (l *lanes) leave() []Lane {
 		if lane.leaving && len(l.busy[number]) == 0 {
 			gone = append(gone, lane.Lane)
 			delete(l.held, number)
+			l.whole = time.Time{}
 		}
 	}
 	return gone
@@ -177,13 +183,7 @@ func (l *lanes) all() []Lane {
 func (l *lanes) complete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	for _, lane := range l.held {
-		if !now.Before(lane.end) {
-			return false
-		}
-	}
-	return len(l.held) == Lanes
+	return time.Now().Before(l.whole)
 }
 
 // signal sends to a channel of capacity 1 unless a signal is there already.

@@ -60,6 +60,7 @@ const batchBytes = 16 << 20
 // report is what became of a batch.
 type report struct {
 	lanes     []Lane
+	full      bool // its lanes may have more
 	changed   int
 	recovered bool // it was a probe of a destination that did not answer, and it was answered
 }
@@ -75,9 +76,13 @@ func (r *reader[Tx]) run(ctx, work context.Context) {
 		for ctx.Err() == nil && (r.due || r.full || r.rest) && r.mayLook() {
 			r.look(ctx, work)
 		}
+		wake := r.wake
+		if r.due { // nothing is to be learnt from a wake-up, and there may be thousands while a look waits
+			wake = nil
+		}
 		select {
 		case <-ctx.Done():
-		case <-r.wake:
+		case <-wake:
 			r.due = true
 		case <-poll.C:
 			r.due = true
@@ -132,6 +137,10 @@ func (r *reader[Tx]) look(ctx, work context.Context) {
 func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	free, busy := r.relay.lanes.free(r.Destination, r.from)
 	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
+	select { // of what this look will see
+	case <-r.wake:
+	default:
+	}
 	if len(free) == 0 {
 		return nil, nil
 	}
@@ -222,8 +231,9 @@ func (r *reader[Tx]) finish(rep report) {
 	switch {
 	case rep.changed == 0:
 		r.full, r.rest = false, false
-	case rep.recovered || r.missed:
-		r.due = true
+	default:
+		r.full = r.full || rep.full
+		r.due = r.due || rep.recovered || r.missed
 	}
 	r.missed = false
 }
