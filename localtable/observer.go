@@ -11,6 +11,9 @@ import (
 // observeInterval is how old the table's numbers may be in metrics and Health.
 const observeInterval = 15 * time.Second
 
+// observeAfter is when the table is first looked at: a relay that starts has more urgent questions to the database.
+const observeAfter = time.Second
+
 // snapshotOld is the age at which a transaction of others is worth a warning: it keeps dead rows in our tables.
 const snapshotOld = time.Minute
 
@@ -97,7 +100,7 @@ func (r *relay[Tx]) observer() *observer {
 }
 
 func (o *observer) run(ctx context.Context) {
-	for wait := time.Duration(0); sleep(ctx, wait); {
+	for wait := observeAfter; sleep(ctx, wait); {
 		wait = o.step(ctx)
 	}
 }
