@@ -21,7 +21,24 @@ func detour(t *testing.T, nameServer string) (address string, proxy *services.Pr
 	require.NoError(t, err)
 	require.Len(t, brokers, 1)
 	proxy = services.NewProxy(t, brokers[0])
-	require.Len(t, proxy.Addr(), len(brokers[0]), "the proxy's address must be as long as the broker's")
+	return redirect(t, nameServer, brokers[0], proxy.Addr()), proxy
+}
+
+// redirect returns the address of a name server that gives another address for a broker's.
+func redirect(t *testing.T, nameServer, broker, instead string) (address string) {
+	require.Len(t, instead, len(broker), "the proxy's address must be as long as the broker's")
+	return editFrames(t, nameServer, func() (requests, answers edit) {
+		return keep, func(frame []byte) []byte { return bytes.ReplaceAll(frame, []byte(broker), []byte(instead)) }
+	})
+}
+
+// edit returns what to pass on in place of a frame: as much, or nil for nothing.
+type edit func(frame []byte) []byte
+
+func keep(frame []byte) []byte { return frame }
+
+// editFrames puts a proxy before server; connect is called for each connection.
+func editFrames(t *testing.T, server string, connect func() (requests, answers edit)) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var group sync.WaitGroup
@@ -33,7 +50,7 @@ func detour(t *testing.T, nameServer string) (address string, proxy *services.Pr
 			if err != nil {
 				return
 			}
-			upstream, err := net.Dial("tcp", nameServer)
+			upstream, err := net.Dial("tcp", server)
 			if err != nil {
 				_ = client.Close()
 				continue
@@ -41,12 +58,13 @@ func detour(t *testing.T, nameServer string) (address string, proxy *services.Pr
 			mu.Lock()
 			conns = append(conns, client, upstream)
 			mu.Unlock()
+			requests, answers := connect()
 			group.Go(func() {
-				_, _ = io.Copy(upstream, client)
+				copyFrames(upstream, client, requests)
 				_ = upstream.Close()
 			})
 			group.Go(func() {
-				copyFrames(client, upstream, []byte(brokers[0]), []byte(proxy.Addr()))
+				copyFrames(client, upstream, answers)
 				_ = client.Close()
 			})
 		}
@@ -60,11 +78,11 @@ func detour(t *testing.T, nameServer string) (address string, proxy *services.Pr
 		mu.Unlock()
 		group.Wait()
 	})
-	return listener.Addr().String(), proxy
+	return listener.Addr().String()
 }
 
-// copyFrames copies the answers of a name server with one address in place of another.
-func copyFrames(to io.Writer, from io.Reader, old, replacement []byte) {
+// copyFrames copies until one side ends.
+func copyFrames(to io.Writer, from io.Reader, edit edit) {
 	for {
 		var length [4]byte
 		if _, err := io.ReadFull(from, length[:]); err != nil {
@@ -74,7 +92,10 @@ func copyFrames(to io.Writer, from io.Reader, old, replacement []byte) {
 		if _, err := io.ReadFull(from, frame); err != nil {
 			return
 		}
-		if _, err := to.Write(append(length[:], bytes.ReplaceAll(frame, old, replacement)...)); err != nil {
+		if frame = edit(frame); frame == nil {
+			continue
+		}
+		if _, err := to.Write(append(length[:], frame...)); err != nil {
 			return
 		}
 	}

@@ -218,7 +218,7 @@ func TestSession(t *testing.T) {
 	newSession := func(deliver func(context.Context, txmsg.Delivery) error) *session {
 		return &session{
 			deliver: deliver, ctx: context.Background(), stop: make(chan struct{}),
-			calls: newGate(), order: newOrder(), logger: slog.New(slog.DiscardHandler),
+			calls: newGate(), order: newOrder(), progress: newProgress(), logger: slog.New(slog.DiscardHandler),
 		}
 	}
 	t.Run("delivers again, as it was, after an error and after a panic", func(t *testing.T) {

@@ -77,7 +77,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 func (s *Subscriber) Run(ctx context.Context, deliver func(ctx context.Context, delivery txmsg.Delivery) error) error {
 	session := &session{
 		deliver: deliver, ctx: context.WithoutCancel(ctx), stop: make(chan struct{}),
-		calls: newGate(), order: newOrder(), logger: s.cfg.Logger,
+		calls: newGate(), order: newOrder(), progress: newProgress(), logger: s.cfg.Logger,
 	}
 	client := s.connect(ctx, session)
 	if client == nil {
@@ -94,14 +94,40 @@ func (s *Subscriber) Run(ctx context.Context, deliver func(ctx context.Context, 
 	case <-time.After(lost): // the library has dropped some
 	}
 	sleep(session.ctx, noteAcks)
+	s.store(session)
 	if err := client.Shutdown(); err != nil {
 		s.cfg.Logger.Warn("consumer not shut down: acknowledged messages may come again", "error", err)
 	}
 	return nil
 }
 
-// noteAcks is what the client gets to note the last acknowledgements; it has no signal for that. What it misses comes again.
+// noteAcks is what the client gets to note the last acknowledgements; it has no signal for that. What it misses comes again:
+// the offsets that it sends when it leaves come after ours.
 const noteAcks = 100 * time.Millisecond
+
+// store makes the brokers confirm what was acknowledged. That is before Shutdown, because others take the queues over from
+// then on.
+func (s *Subscriber) store(session *session) {
+	ctx, cancel := context.WithTimeout(session.ctx, storeTimeout)
+	defer cancel()
+	offsets := session.progress.offsets()
+	for {
+		err := remoting.StoreOffsets(ctx, s.cfg.NameServers, s.cfg.Credentials.library(), s.cfg.Group, offsets)
+		if err == nil {
+			return
+		}
+		sleep(ctx, storePause)
+		if ctx.Err() != nil {
+			s.cfg.Logger.Warn("offsets not confirmed: acknowledged messages may come again", "group", s.cfg.Group, "error", err)
+			return
+		}
+	}
+}
+
+const (
+	storeTimeout = 5 * time.Second
+	storePause   = 100 * time.Millisecond
+)
 
 // libraryConsumer is what is used of the library's push consumer.
 type libraryConsumer interface {
@@ -162,7 +188,8 @@ func (s *Subscriber) options(session *session) []consumer.Option {
 		consumer.WithNsResolver(resolver(s.cfg.NameServers)),
 		consumer.WithConsumeFromWhere(from),
 		consumer.WithConsumeMessageBatchMaxSize(1),
-		consumer.WithFilterMessageHook([]hooks.FilterMessageHook{session.order.fetch}),
+		consumer.WithStrategy(session.progress.allocate),
+		consumer.WithFilterMessageHook([]hooks.FilterMessageHook{session.order.fetch, session.progress.fetch}),
 		consumer.WithConsumeGoroutineNums(s.cfg.Concurrency),
 		// A message that is delivered for long is neither sent back nor taken away.
 		consumer.WithConsumeTimeout(24 * time.Hour),
@@ -179,12 +206,13 @@ func (s *Subscriber) options(session *session) []consumer.Option {
 
 // session is one Run.
 type session struct {
-	deliver func(ctx context.Context, delivery txmsg.Delivery) error
-	ctx     context.Context // what deliver gets
-	stop    chan struct{}   // closed when no more is delivered
-	calls   *gate           // deliver calls under way
-	order   *order
-	logger  *slog.Logger
+	deliver  func(ctx context.Context, delivery txmsg.Delivery) error
+	ctx      context.Context // what deliver gets
+	stop     chan struct{}   // closed when no more is delivered
+	calls    *gate           // deliver calls under way
+	order    *order
+	progress *progress
+	logger   *slog.Logger
 }
 
 // consume is called by the library with one message, in a goroutine of that message's own. Returning acknowledges it: so
@@ -213,6 +241,9 @@ func (s *session) consumeOne(m *primitive.MessageExt) (acknowledged bool) {
 			return false
 		}
 		err := s.call(d)
+		if err == nil {
+			s.progress.acknowledge(m) // within the call, which the end of Run waits for
+		}
 		s.calls.leave()
 		if err == nil {
 			return true

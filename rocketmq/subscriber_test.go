@@ -1,10 +1,16 @@
 package rocketmq
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
@@ -14,6 +20,7 @@ import (
 	"github.com/txmsg/txmsg-go/consumer"
 	"github.com/txmsg/txmsg-go/consumer/subscribertest"
 	"github.com/txmsg/txmsg-go/integration/services"
+	"github.com/txmsg/txmsg-go/rocketmq/internal/remoting"
 	"github.com/txmsg/txmsg-go/rocketmq/rocketmqtest"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -81,6 +88,68 @@ func (p *plainProducer) send(ctx context.Context, m *primitive.Message) error {
 		err = errors.New(fmt.Sprint("send status ", result.Status))
 	}
 	return err
+}
+
+// TestSubscriberStoresOffsets loses all offsets that the library sends: on the connection on which it sends heartbeats.
+func TestSubscriberStoresOffsets(t *testing.T) {
+	t.Parallel()
+	nameServer := services.RocketMQ(t)
+	brokers, err := remoting.Brokers(t.Context(), nameServer)
+	require.NoError(t, err)
+	require.Len(t, brokers, 1)
+	const updateOffset, heartbeat = 15, 34
+	var passed atomic.Bool
+	lossy := editFrames(t, brokers[0], func() (requests, answers edit) {
+		library := false
+		return func(frame []byte) []byte {
+			var header struct{ Code int }
+			length := binary.BigEndian.Uint32(frame) & 0xffffff
+			_ = json.Unmarshal(frame[4:4+length], &header)
+			if header.Code == heartbeat {
+				library = true
+				passed.Store(true)
+			}
+			if library && header.Code == updateOffset {
+				return nil
+			}
+			for flags, withoutOffset := range map[string]string{`"sysFlag":"3"`: `"sysFlag":"2"`, `"sysFlag":"7"`: `"sysFlag":"6"`} {
+				frame = bytes.ReplaceAll(frame, []byte(flags), []byte(withoutOffset)) // of a fetch
+			}
+			return frame
+		}, keep
+	})
+
+	topic, group := rocketmqtest.Topic(t, nameServer, 4), "test-"+txmsg.NewID()
+	plain := newPlainProducer(t, nameServer)
+	// run returns the IDs that it acknowledged; it stops when they are so many.
+	run := func(nameServer string, count int) []string {
+		s, err := NewSubscriber(SubscriberConfig{NameServers: []string{nameServer}, Group: group, Topics: []string{topic}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		var mu sync.Mutex
+		var ids []string
+		require.NoError(t, s.Run(ctx, func(_ context.Context, d txmsg.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if ids = append(ids, d.Message.ID); len(ids) == count {
+				cancel()
+			}
+			return nil
+		}))
+		return ids
+	}
+	send := func(ids ...string) []string {
+		for _, id := range ids { // in one queue, so that one after the other is delivered
+			require.NoError(t, plain.send(t.Context(), plainMessage(txmsg.Message{ID: id, Topic: topic, Key: "k"})))
+		}
+		return ids
+	}
+	first := send("1", "2", "3")
+	require.Equal(t, first, run(redirect(t, nameServer, brokers[0], lossy), len(first)))
+	require.True(t, passed.Load(), "the library's connection leads past the proxy")
+	then := send("4", "5")
+	require.Equal(t, then, run(nameServer, len(then)))
 }
 
 func TestSubscriberLeavesNoGoroutine(t *testing.T) {

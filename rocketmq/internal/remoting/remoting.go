@@ -9,16 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
 // Codes of requests and answers (org.apache.rocketmq.remoting.protocol).
 const (
 	pullMessage          = 11
+	updateConsumerOffset = 15
 	updateAndCreateTopic = 17
 	getRouteByTopic      = 105
 	getClusterInfo       = 106
@@ -110,6 +113,28 @@ func CreateTopic(ctx context.Context, nameServer, topic string, queues int) erro
 
 // Brokers returns the addresses of the masters that the name server knows. None is an error.
 func Brokers(ctx context.Context, nameServer string) ([]string, error) {
+	addresses, err := mastersAt(ctx, nameServer)
+	return slices.Collect(maps.Values(addresses)), err
+}
+
+// masters returns the address of each broker's master, by the broker's name, from the first name server that answers.
+func masters(ctx context.Context, nameServers []string) (map[string]string, error) {
+	var failures []error
+	first := rand.IntN(len(nameServers))
+	for i := range nameServers {
+		server := nameServers[(first+i)%len(nameServers)]
+		addresses, err := mastersAt(ctx, server)
+		if err == nil {
+			return addresses, nil
+		}
+		failures = append(failures, fmt.Errorf("name server %s: %w", server, err))
+	}
+	return nil, errors.Join(failures...)
+}
+
+func mastersAt(ctx context.Context, nameServer string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, nameServerTimeout)
+	defer cancel()
 	conn, err := dial(ctx, nameServer)
 	if err != nil {
 		return nil, err
@@ -119,11 +144,17 @@ func Brokers(ctx context.Context, nameServer string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	brokers := masters(string(answer.body))
-	if answer.Code != success || len(brokers) == 0 {
+	if answer.Code != success {
 		return nil, fmt.Errorf("cluster info: %w", answer.err())
 	}
-	return brokers, nil
+	addresses, err := readMasters(answer.body)
+	if err != nil {
+		return nil, fmt.Errorf("cluster info: %w", err)
+	}
+	if len(addresses) == 0 {
+		return nil, errors.New("no broker has registered")
+	}
+	return addresses, nil
 }
 
 func createTopicAt(ctx context.Context, broker, topic string, queues int) error {
@@ -170,21 +201,26 @@ func Pull(ctx context.Context, broker, group, topic string, queue int, offset in
 	}
 }
 
-// masters finds the address of each broker with id 0 in an answer whose JSON has bare numbers as keys.
-func masters(body string) []string {
-	var addresses []string
-	for _, start := range []string{`{0:"`, `{"0":"`, `,0:"`, `,"0":"`} {
-		for rest := body; ; {
-			_, after, found := strings.Cut(rest, start)
-			if !found {
-				break
-			}
-			address, remaining, _ := strings.Cut(after, `"`)
-			addresses = append(addresses, address)
-			rest = remaining
+// bareKey is a number that stands as a key without quotes, as the name server writes it.
+var bareKey = regexp.MustCompile(`([{,])([0-9]+):`)
+
+// readMasters finds the address of each broker with id 0, by the broker's name.
+func readMasters(body []byte) (map[string]string, error) {
+	var info struct {
+		Brokers map[string]struct {
+			Addresses map[string]string `json:"brokerAddrs"`
+		} `json:"brokerAddrTable"`
+	}
+	if err := json.Unmarshal(bareKey.ReplaceAll(body, []byte(`$1"$2":`)), &info); err != nil {
+		return nil, err
+	}
+	addresses := map[string]string{}
+	for name, broker := range info.Brokers {
+		if address, ok := broker.Addresses["0"]; ok {
+			addresses[name] = address
 		}
 	}
-	return addresses
+	return addresses, nil
 }
 
 type connection struct {

@@ -9,14 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMasters(t *testing.T) {
-	for body, want := range map[string][]string{
-		`{"brokerAddrTable":{"a":{"brokerAddrs":{0:"127.0.0.1:10911",1:"127.0.0.1:20911"}}}}`:                      {"127.0.0.1:10911"},
-		`{"brokerAddrTable":{"a":{"brokerAddrs":{"1":"s:1","0":"m:1"}},"b":{"brokerAddrs":{"0":"m:2","10":"x"}}}}`: {"m:2", "m:1"},
-		`{"brokerAddrTable":{}}`: nil,
+func TestReadMasters(t *testing.T) {
+	for body, want := range map[string]map[string]string{
+		`{"brokerAddrTable":{"a":{"brokerAddrs":{0:"127.0.0.1:10911",1:"127.0.0.1:20911"}}}}`:                      {"a": "127.0.0.1:10911"},
+		`{"brokerAddrTable":{"a":{"brokerAddrs":{"1":"s:1","0":"m:1"}},"b":{"brokerAddrs":{"0":"m:2","10":"x"}}}}`: {"a": "m:1", "b": "m:2"},
+		`{"brokerAddrTable":{"a":{"brokerAddrs":{1:"s:1"}}},"clusterAddrTable":{"c":["a"]}}`:                       {},
+		`{"brokerAddrTable":{}}`: {},
 	} {
-		require.ElementsMatch(t, want, masters(body))
+		got, err := readMasters([]byte(body))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
 	}
+	_, err := readMasters([]byte("no JSON"))
+	require.Error(t, err)
 }
 
 func TestMissing(t *testing.T) {
