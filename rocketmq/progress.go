@@ -15,6 +15,7 @@ import (
 type progress struct {
 	mu     sync.Mutex
 	queues map[primitive.MessageQueue]*queueProgress // those that are this consumer's
+	leaves bool                                      // no queue is any more
 }
 
 // queueProgress is what has been fetched from a queue.
@@ -30,13 +31,16 @@ func newProgress() *progress {
 // allocate shares a topic's queues out as the library does by default, and takes down which are this consumer's: the library
 // calls it for that each time when the members of the group may have changed. A queue that comes back begins anew.
 func (p *progress) allocate(group, clientID string, all []*primitive.MessageQueue, members []string) []*primitive.MessageQueue {
-	mine := consumer.AllocateByAveragely(group, clientID, all, members)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var mine []*primitive.MessageQueue
+	if !p.leaves {
+		mine = consumer.AllocateByAveragely(group, clientID, all, members)
+	}
 	owned := map[primitive.MessageQueue]bool{}
 	for _, queue := range mine {
 		owned[*queue] = true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, queue := range all {
 		switch {
 		case !owned[*queue]:
@@ -46,6 +50,13 @@ func (p *progress) allocate(group, clientID string, all []*primitive.MessageQueu
 		}
 	}
 	return mine
+}
+
+// giveUp makes allocate leave all queues to others.
+func (p *progress) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaves = true
 }
 
 // fetch takes down what has been fetched. The library calls it before it starts to deliver the batch.

@@ -66,6 +66,13 @@ func TestProgress(t *testing.T) {
 		fetch(p, two, 7)
 		require.Equal(t, offsets{one: 1, two: 7, other: 3}, p.offsets())
 	})
+	t.Run("leaves all queues to others at the end", func(t *testing.T) {
+		p := alone()
+		fetch(p, one, 1)
+		p.giveUp()
+		require.Empty(t, allocate(p, "a"))
+		require.Empty(t, p.offsets())
+	})
 	t.Run("goes back with a queue that is reset", func(t *testing.T) {
 		p := alone()
 		fetch(p, one, 100, 101)

@@ -94,7 +94,10 @@ func (s *Subscriber) Run(ctx context.Context, deliver func(ctx context.Context, 
 	case <-time.After(lost): // the library has dropped some
 	}
 	sleep(session.ctx, noteAcks)
-	s.store(session)
+	if s.store(session) {
+		session.progress.giveUp()
+		client.Rebalance()
+	}
 	if err := client.Shutdown(); err != nil {
 		s.cfg.Logger.Warn("consumer not shut down: acknowledged messages may come again", "error", err)
 	}
@@ -107,19 +110,19 @@ const noteAcks = 100 * time.Millisecond
 
 // store makes the brokers confirm what was acknowledged. That is before Shutdown, because others take the queues over from
 // then on.
-func (s *Subscriber) store(session *session) {
+func (s *Subscriber) store(session *session) (confirmed bool) {
 	ctx, cancel := context.WithTimeout(session.ctx, storeTimeout)
 	defer cancel()
 	offsets := session.progress.offsets()
 	for {
 		err := remoting.StoreOffsets(ctx, s.cfg.NameServers, s.cfg.Credentials.library(), s.cfg.Group, offsets)
 		if err == nil {
-			return
+			return true
 		}
 		sleep(ctx, storePause)
 		if ctx.Err() != nil {
 			s.cfg.Logger.Warn("offsets not confirmed: acknowledged messages may come again", "group", s.cfg.Group, "error", err)
-			return
+			return false
 		}
 	}
 }
@@ -132,6 +135,10 @@ const (
 // libraryConsumer is what is used of the library's push consumer.
 type libraryConsumer interface {
 	Suspend()
+	// Rebalance asks which queues are this consumer's. If that has changed, it sends heartbeats and waits for the answers, and
+	// first for that of a heartbeat under way. One that is under way in Shutdown may reach its broker's members after
+	// the end of the connection has: the broker then keeps a share of the queues for the consumer that is gone, for 2 min.
+	Rebalance()
 	Shutdown() error
 }
 
