@@ -59,15 +59,15 @@ WITH lanes AS MATERIALIZED (
 )
 SELECT p.place, p.lane, p.seq, p.packed, p.id, p.topic, p.key, p.type, coalesce(p.sequence, 0), p.headers, p.body,
     p.delayed, p.attempts, p.created_at,
-    p.key <> '' AND NOT p.delayed AND (
-        (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.holds)) AND EXISTS (
-            SELECT FROM txmsg_held f
-            WHERE f.destination = $1 AND f.key = p.key AND f.holds AND f.seq < p.seq AND f.seq NOT IN (SELECT a.seq FROM again a))
-        OR (SELECT EXISTS (SELECT FROM txmsg_held f WHERE f.state = 'parked')) AND EXISTS (
-            SELECT FROM txmsg_held f
-            WHERE f.lane = p.lane AND f.destination = $1 AND f.key = p.key AND f.state = 'parked' AND f.seq < p.seq))
+    p.key <> '' AND NOT p.delayed AND (SELECT EXISTS (SELECT FROM txmsg_held f WHERE ` + standsBefore + `)) AND EXISTS (
+        SELECT FROM txmsg_held f
+        WHERE f.lane = p.lane AND f.destination = $1 AND f.key = p.key AND ` + standsBefore + ` AND f.seq < p.seq
+            AND f.seq NOT IN (SELECT a.seq FROM again a))
 FROM picked p
 ORDER BY p.seq`
+
+	// standsBefore is the condition of txmsg_held_before, word for word.
+	standsBefore = `(f.holds OR f.state = 'parked') IS TRUE`
 
 	othersSQL = `
 WITH first AS MATERIALIZED (

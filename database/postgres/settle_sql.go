@@ -67,11 +67,8 @@ FROM ` + failureSQL + isHeld
 	historyEnd = `) AS e (error, class)),
         '$[last - $n to last]', jsonb_build_object('n', $11 - 1)) END`
 
-	isBehind = ` AND (
-        EXISTS (SELECT FROM txmsg_held f
-            WHERE f.destination = m.destination AND f.key = m.key AND f.holds AND f.seq < m.seq)
-        OR EXISTS (SELECT FROM txmsg_held f
-            WHERE f.lane = m.lane AND f.destination = m.destination AND f.key = m.key AND f.state = 'parked' AND f.seq < m.seq))`
+	isBehind = ` AND EXISTS (SELECT FROM txmsg_held f
+        WHERE f.lane = m.lane AND f.destination = m.destination AND f.key = m.key AND ` + standsBefore + ` AND f.seq < m.seq)`
 
 	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + resultSQL + isReady + isBehind + ` RETURNING m.*)
 INSERT INTO txmsg_held (state, delayed, revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)

@@ -66,6 +66,9 @@ CREATE INDEX txmsg_held_holds ON txmsg_held (destination, key, seq) WHERE holds;
 CREATE INDEX txmsg_held_parked ON txmsg_held (lane, destination, key, seq) WHERE state = 'parked';
 CREATE INDEX txmsg_held_dead ON txmsg_held (seq) WHERE state = 'dead';
 
+-- What later rows of a key wait behind. IS TRUE keeps the planner from looking here for those alone that are parked.
+CREATE INDEX txmsg_held_before ON txmsg_held (lane, destination, key, seq) WHERE (holds OR state = 'parked') IS TRUE;
+
 -- What was delivered and is kept for a while, one partition a day. Relays make the partitions ahead of time; the default one is
 -- the net for a day that none was made for.
 CREATE TABLE txmsg_delivered (
@@ -86,8 +89,9 @@ CREATE TABLE txmsg_delivered (
 
 CREATE TABLE txmsg_delivered_default PARTITION OF txmsg_delivered DEFAULT;
 
--- Nearly free to keep, and enough to find a message by an id that carries its time.
-CREATE INDEX txmsg_delivered_id ON txmsg_delivered USING brin (id, delivered_at) WITH (pages_per_range = 16, autosummarize = on);
+-- Nearly free to keep, and enough to find a message by an id that carries its time. Autovacuum takes in what is new: asked for by the
+-- rows themselves, it would be asked more often than it remembers, and write each time into the server's log.
+CREATE INDEX txmsg_delivered_id ON txmsg_delivered USING brin (id, delivered_at) WITH (pages_per_range = 16);
 
 -- Relay instances. One is alive until expires_at, and so are its rights to lanes.
 CREATE TABLE txmsg_instance (
