@@ -69,7 +69,7 @@ func (p *site) each(ctx context.Context, sql string, count int) error {
 // archive writes what a relay would have kept.
 func (p *site) archive(ctx context.Context, count int) error {
 	return p.each(ctx, `INSERT INTO txmsg_delivered (seq, created_at, attempts, destination, id, topic, key, type, body)
-SELECT nextval('txmsg_message_seq_seq'), clock_timestamp(), 0, 'default', `+idSQL+`, 'orders', `+keySQL+`, '`+eventType+`', convert_to(body(i), 'UTF8') FROM numbered`, count)
+SELECT nextval('txmsg_ready_seq_seq'), clock_timestamp(), 0, 'default', `+idSQL+`, 'orders', `+keySQL+`, '`+eventType+`', convert_to(body(i), 'UTF8') FROM numbered`, count)
 }
 
 // fill writes rows that are ready.

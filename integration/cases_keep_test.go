@@ -53,7 +53,7 @@ func testCleanUp(t *testing.T) {
 		exec(`INSERT INTO txmsg_held (destination, topic, key, body, state, due_at, delayed, holds)
 			SELECT 'nobody', $1, $2 || n, 'x', $2, clock_timestamp() - interval '1 h', $2 = 'waiting', $2 IN ('retry', 'dead') FROM generate_series(1, $3) n`, hang, state, each)
 	}
-	for _, table := range []string{"txmsg_message", "txmsg_held", "txmsg_delivered"} {
+	for _, table := range []string{"txmsg_ready", "txmsg_held", "txmsg_delivered"} {
 		exec(`UPDATE ` + table + ` SET created_at = created_at - interval '2 h'`)
 	}
 	m.Wake()
@@ -106,7 +106,7 @@ func testEmptied(t *testing.T) {
 		require.NoError(t, err)
 	}
 	eventually(t, func() bool { return count("txmsg_delivered") == 0 && count("txmsg_inbox") == 0 }, "archive and inbox to be empty")
-	require.Zero(t, count("txmsg_message"))
+	require.Zero(t, count("txmsg_ready"))
 	require.Zero(t, count("txmsg_held"))
 	// No other test of this binary keeps messages for less than a day.
 	eventually(t, func() bool { return counted(t, "txmsg.localtable.pruned", "") == 2*messages }, "the metric of the message table")

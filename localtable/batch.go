@@ -79,7 +79,7 @@ func (b *batch[Tx]) setAside(q *queue) {
 }
 
 // publish makes one call to the broker and returns a result for each row.
-func (b *batch[Tx]) publish(ctx context.Context, rows []Row) (results []error) {
+func (b *batch[Tx]) publish(ctx context.Context, rows []*Row) (results []error) {
 	msgs := make([]txmsg.Message, len(rows))
 	for i, row := range rows {
 		msgs[i] = row.Message
@@ -99,9 +99,9 @@ func (b *batch[Tx]) publish(ctx context.Context, rows []Row) (results []error) {
 }
 
 // judge decides what becomes of a row and of those behind it in its line.
-func (b *batch[Tx]) judge(row Row, l *line, err error) {
+func (b *batch[Tx]) judge(row *Row, l *line, err error) {
 	topic := row.Message.Topic
-	result := Result{Row: row, Fate: Delivered}
+	result := Result{Row: *row, Fate: Delivered}
 	switch class := classify(err); {
 	case err == nil:
 	case class == "":
@@ -112,7 +112,7 @@ func (b *batch[Tx]) judge(row Row, l *line, err error) {
 		}
 		return
 	default:
-		result = b.relay.refusal(row, class, err)
+		result = b.relay.refusal(*row, class, err)
 	}
 	b.answers.answered[topic] = true
 	b.results = append(b.results, result)

@@ -59,9 +59,9 @@ func newQueue(rows []Row, allow *selector) (q *queue, followers []Row) {
 
 // next returns the next call's rows and the lines they are from; none when there are no more. Rows of lanes that are not
 // standing and of topics that are silent are dropped with what follows them.
-func (q *queue) next(standing map[int]bool, silent map[string]bool) (rows []Row, from []*line) {
+func (q *queue) next(standing map[int]bool, silent map[string]bool) (rows []*Row, from []*line) {
 	lines := q.lines[:0]
-	rows, from = make([]Row, 0, len(q.lines)), make([]*line, 0, len(q.lines))
+	rows, from = make([]*Row, 0, len(q.lines)), make([]*line, 0, len(q.lines))
 	for _, l := range q.lines {
 		for len(l.rows) > 0 && (!standing[l.rows[0].Lane] || silent[l.rows[0].Message.Topic]) {
 			if !l.rows[0].Delayed {
@@ -73,7 +73,7 @@ func (q *queue) next(standing map[int]bool, silent map[string]bool) (rows []Row,
 		if len(l.rows) == 0 {
 			continue
 		}
-		rows, from = append(rows, l.rows[0]), append(from, l)
+		rows, from = append(rows, &l.rows[0]), append(from, l)
 		if l.rows = l.rows[1:]; len(l.rows) > 0 {
 			lines = append(lines, l)
 		}

@@ -82,7 +82,9 @@ func TestQueueSetsAside(t *testing.T) {
 				if len(rows) == 0 {
 					break
 				}
-				sent = append(sent, ids(rows)...)
+				for _, row := range rows {
+					sent = append(sent, row.Message.ID)
+				}
 			}
 			require.ElementsMatch(t, test.sent, sent)
 		})

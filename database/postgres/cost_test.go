@@ -58,7 +58,7 @@ func explain(t *testing.T, b bundle, sql string, args ...any) node {
 	var plans []struct{ Plan node }
 	require.NoError(t, json.Unmarshal([]byte(text), &plans))
 	plans[0].Plan.each(func(n node) {
-		if n.Relation == "txmsg_message" || n.Relation == "txmsg_held" {
+		if n.Relation == "txmsg_ready" || n.Relation == "txmsg_held" {
 			require.Contains(t, []string{"Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable"}, n.Type, "%s of %s", n.Type, n.Relation)
 			require.Zero(t, n.Filtered, "rows were read in vain by %s: %s", n.Index, n.Condition)
 		}
@@ -101,12 +101,12 @@ func TestReadCost(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		fill(t, b, 1000, 1000, "k")
-		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 		small := buffers(explainRead(t, b))
 		fill(t, b, backlog, 5000, "k")
 		for _, analyze := range []bool{false, true} {
 			if analyze {
-				b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+				b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 			}
 			large := buffers(explainRead(t, b))
 			t.Logf("buffers with 1000 rows %d, with %d rows %d", small, backlog, large)
@@ -118,7 +118,7 @@ func TestReadCost(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		fill(t, b, 20, 20, "k")
-		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 		few := func() int { return buffers(explain(t, b, postgres.ReadSQL, readArgs(500, false)...)) }
 		before := few()
 		hold(t, b, 1000, 1000, "other", "dead")
@@ -131,7 +131,7 @@ func TestReadCost(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		fill(t, b, 1000, 1000, "k")
-		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 		before := buffers(explainRead(t, b))
 		for _, state := range []string{"waiting", "parked", "dead", "retry"} {
 			hold(t, b, backlog/4, 1000, "k", state)
@@ -149,7 +149,7 @@ func TestReadCost(t *testing.T) {
 		fill(t, b, 1000, 1000, "k")
 		hold(t, b, 1, 1, "stuck", "retry")
 		hold(t, b, 1000, 1, "stuck", "parked")
-		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 		small := buffers(explainRead(t, b))
 		hold(t, b, backlog, 1, "stuck", "parked")
 		large := buffers(explainRead(t, b))
@@ -177,7 +177,7 @@ func TestReadCost(t *testing.T) {
 			hold(t, b, 1, 1, "stuck", "retry")
 			hold(t, b, few, 1, "stuck", "parked")
 			fill(t, b, 1000, 1000, "k")
-			b.exec(t, `ANALYZE txmsg_message, txmsg_held`)
+			b.exec(t, `ANALYZE txmsg_ready, txmsg_held`)
 			t.Logf("buffers with %d rows behind the head %d", few, buffers(explainRead(t, b)))
 			b.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) SELECT 'test', 'orders', 'stuck0', 'x' FROM generate_series(1, 100)`)
 			explainPark(t, b)
@@ -189,7 +189,7 @@ func TestReadCost(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		fill(t, b, 100, 100, "k")
-		b.exec(t, `VACUUM ANALYZE txmsg_message, txmsg_held`)
+		b.exec(t, `VACUUM ANALYZE txmsg_ready, txmsg_held`)
 		fill(t, b, backlog, 5000, "k")
 		cost := buffers(explain(t, b, postgres.DeleteSQL, delivering(t, b, 500)...))
 		t.Logf("buffers to delete 500 rows %d", cost)
@@ -200,9 +200,9 @@ func TestReadCost(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		for range 2 {
-			b.exec(t, `DELETE FROM txmsg_message`)
+			b.exec(t, `DELETE FROM txmsg_ready`)
 			b.exec(t, `DELETE FROM txmsg_held`)
-			b.exec(t, `ANALYZE txmsg_message, txmsg_held`)
+			b.exec(t, `ANALYZE txmsg_ready, txmsg_held`)
 			fill(t, b, backlog/10, 5000, "k")
 			hold(t, b, backlog/10, 1000, "free", "parked")
 			hold(t, b, backlog/10, 1000, "dead", "dead")
@@ -249,7 +249,7 @@ func settling(t *testing.T, b bundle, where string) []any {
 	t.Helper()
 	args := sweeping(t, b)
 	rows, err := b.pool.Query(t.Context(), `SELECT lane, (SELECT epoch FROM txmsg_lane l WHERE l.lane = m.lane), destination, seq, revision
-		FROM txmsg_message m `+where)
+		FROM txmsg_ready m `+where)
 	require.NoError(t, err)
 	var lanes []int16
 	var epochs, seqs, revisions []int64
@@ -273,7 +273,7 @@ func delivering(t *testing.T, b bundle, count int) []any {
 	args := sweeping(t, b)
 	var places []pgtype.TID
 	var seqs []int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT array_agg(ctid), array_agg(seq) FROM (SELECT ctid, seq FROM txmsg_message ORDER BY seq LIMIT $1) m`, count).Scan(&places, &seqs))
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT array_agg(ctid), array_agg(seq) FROM (SELECT ctid, seq FROM txmsg_ready ORDER BY seq LIMIT $1) m`, count).Scan(&places, &seqs))
 	require.Len(t, seqs, count)
 	return append(args[:3], places, seqs, make([]int64, count))
 }

@@ -45,10 +45,10 @@
 //
 // # Tables
 //
-// The tables stand in the folder migration. Ready messages stand in txmsg_message, those that wait, failed or are dead in
+// The tables stand in the folder migration. Ready messages stand in txmsg_ready, those that wait, failed or are dead in
 // txmsg_held, delivered ones that are kept in txmsg_delivered, and what a person decided in txmsg_audit, which nothing
-// shortens. Programs in other languages may write messages themselves: every column of txmsg_message but topic and body
-// has a default. A delayed one is written to txmsg_held, with due_at.
+// shortens. Programs in other languages may write messages themselves, to the view txmsg_message: every column of it but topic
+// and body has a default. A delayed one is written to txmsg_held, with due_at.
 //
 //	INSERT INTO txmsg_message (topic, key, body) VALUES ('orders', 'order-7', '{"id":7}');
 //	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');
@@ -64,9 +64,13 @@
 // Whoever runs Migrate owns the tables. [DB.Grant] lets another role do one [Duty] and nothing else: a service that only
 // writes can neither read nor change a message, and a program in another language needs no more than
 //
-//	GRANT USAGE ON SCHEMA ...; GRANT USAGE ON SEQUENCE txmsg_message_seq_seq ...;
-//	GRANT INSERT (destination, id, topic, key, type, sequence, headers, body) ON txmsg_message ...; and with due_at ON txmsg_held
+//	GRANT USAGE ON SCHEMA ...; GRANT INSERT ON txmsg_message ...;
 //
-// The other columns are the relay's. A row whose place, times or state a program has made up may never be sent; one with a seq
+// and for delayed ones
+//
+//	GRANT USAGE ON SEQUENCE txmsg_ready_seq_seq ...;
+//	GRANT INSERT (destination, id, topic, key, type, sequence, headers, body, due_at) ON txmsg_held ...;
+//
+// Nobody else writes to txmsg_ready: a row whose lane, place or times a program has made up may lose its order; one with a seq
 // of its own, or after the sequence was set back, is found within half a minute and has no place in the order until then.
 package postgres

@@ -19,7 +19,7 @@ func watchCommits(t *testing.T, b bundle) {
 	b.exec(t, `CREATE TABLE durability (what text, setting text);
 		CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO durability VALUES (TG_TABLE_NAME || ' ' || TG_OP, current_setting('synchronous_commit')); RETURN NULL; END $$;
-		CREATE TRIGGER note AFTER INSERT OR DELETE ON txmsg_message FOR EACH STATEMENT EXECUTE FUNCTION note();
+		CREATE TRIGGER note AFTER INSERT OR DELETE ON txmsg_ready FOR EACH STATEMENT EXECUTE FUNCTION note();
 		CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON txmsg_held FOR EACH STATEMENT EXECUTE FUNCTION note();
 		CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON txmsg_instance FOR EACH STATEMENT EXECUTE FUNCTION note()`)
 }
@@ -35,11 +35,11 @@ func TestCommitIsDurable(t *testing.T) {
 		require.NoError(t, b.transact(t.Context(), func(ctx context.Context, _ pgx.Tx, out txmsg.Publisher) error {
 			return out.Publish(ctx, txmsg.Message{ID: "m", Topic: "orders", Key: "k"})
 		}))
-		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_message INSERT"))
+		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_ready INSERT"))
 		r := lease(t, b)
 		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_instance INSERT"))
 		require.Equal(t, 1, r.settle(t, localtable.Result{Row: r.read(t, "test")[0], Fate: localtable.Delivered}))
-		require.Equal(t, []string{"off"}, b.durability(t, "txmsg_message DELETE"))
+		require.Equal(t, []string{"off"}, b.durability(t, "txmsg_ready DELETE"))
 	}
 
 	t.Run("where it carries messages or leases, not where it settles", func(t *testing.T) {
@@ -59,6 +59,6 @@ func TestCommitIsDurable(t *testing.T) {
 		swept, err := b.Sweep(t.Context(), "first", r.lanes, 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, swept)
-		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_message INSERT"))
+		require.Equal(t, []string{"on"}, b.durability(t, "txmsg_ready INSERT"))
 	})
 }

@@ -30,22 +30,23 @@ const (
 
 var grants = map[Duty][]string{
 	Write: {
-		`GRANT INSERT (destination, id, topic, key, type, sequence, headers, body) ON txmsg_message TO $role`,
+		`GRANT INSERT (lane, destination, id, topic, key, type, sequence, headers, body) ON txmsg_ready TO $role`,
+		`GRANT INSERT ON txmsg_message TO $role`,
 		`GRANT INSERT (destination, id, topic, key, type, sequence, headers, body, due_at) ON txmsg_held TO $role`,
-		`GRANT USAGE ON SEQUENCE txmsg_message_seq_seq TO $role`,
+		`GRANT USAGE ON SEQUENCE txmsg_ready_seq_seq TO $role`,
 	},
 	Relay: {
-		`GRANT SELECT, INSERT, DELETE ON txmsg_message TO $role`,
+		`GRANT SELECT, INSERT, DELETE ON txmsg_ready TO $role`,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON txmsg_held, txmsg_instance TO $role`,
 		`GRANT SELECT, UPDATE ON txmsg_lane TO $role`,
 		`GRANT SELECT, INSERT ON txmsg_incarnation TO $role`,
-		`GRANT SELECT ON SEQUENCE txmsg_message_seq_seq TO $role`,
+		`GRANT SELECT ON SEQUENCE txmsg_ready_seq_seq TO $role`,
 		`GRANT CREATE ON SCHEMA $schema TO $role`,
 		`ALTER TABLE txmsg_delivered OWNER TO $role`,
 	},
 	Operate: {
 		`GRANT SELECT, UPDATE, DELETE ON txmsg_held TO $role`,
-		`GRANT INSERT ON txmsg_message TO $role`,
+		`GRANT INSERT ON txmsg_ready TO $role`,
 		`GRANT SELECT, UPDATE ON txmsg_lane TO $role`,
 		`GRANT SELECT, INSERT ON txmsg_audit TO $role`,
 	},

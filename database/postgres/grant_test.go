@@ -38,24 +38,25 @@ func TestGrantAllowsNoMoreThanTheDuty(t *testing.T) {
 	const insufficientPrivilege = "42501"
 	for duty, forbidden := range map[postgres.Duty][]string{
 		postgres.Write: {
-			`SELECT * FROM txmsg_message`, `DELETE FROM txmsg_message`, `UPDATE txmsg_message SET attempts = 0`, `SELECT * FROM txmsg_held`,
+			`SELECT * FROM txmsg_ready`, `DELETE FROM txmsg_ready`, `UPDATE txmsg_ready SET attempts = 0`, `SELECT * FROM txmsg_held`,
 			`UPDATE txmsg_held SET holds = false`, `SELECT * FROM txmsg_delivered`, `UPDATE txmsg_lane SET owner = NULL`,
-			`SELECT * FROM txmsg_instance`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT setval('txmsg_message_seq_seq', 1)`,
-			`INSERT INTO txmsg_message (topic, body, revision) VALUES ('orders', '', 2147483647)`, `INSERT INTO txmsg_message (topic, body, created_at) VALUES ('orders', '', 'infinity')`,
+			`SELECT * FROM txmsg_instance`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT setval('txmsg_ready_seq_seq', 1)`,
+			`INSERT INTO txmsg_ready (lane, topic, body, revision) VALUES (1, 'orders', '', 2147483647)`, `INSERT INTO txmsg_ready (lane, topic, body, created_at) VALUES (1, 'orders', '', 'infinity')`,
+			`SELECT * FROM txmsg_message`, `DELETE FROM txmsg_message`, `UPDATE txmsg_message SET body = ''`,
 			`INSERT INTO txmsg_held (topic, body, due_at, state) VALUES ('orders', '', now(), 'dead')`, `INSERT INTO txmsg_held (topic, body, due_at, seq) VALUES ('orders', '', now(), 1)`,
 		},
 		postgres.Relay: {
-			`UPDATE txmsg_message SET body = ''`, `TRUNCATE txmsg_message`, `DROP TABLE txmsg_message`, `DELETE FROM txmsg_lane`,
-			`SELECT nextval('txmsg_message_seq_seq')`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT * FROM orders`, `SELECT * FROM txmsg_audit`,
+			`UPDATE txmsg_ready SET body = ''`, `TRUNCATE txmsg_ready`, `DROP TABLE txmsg_ready`, `DELETE FROM txmsg_lane`,
+			`SELECT nextval('txmsg_ready_seq_seq')`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT * FROM orders`, `SELECT * FROM txmsg_audit`,
 			`INSERT INTO txmsg_audit (who) VALUES ('')`,
 		},
 		postgres.Operate: {
-			`UPDATE txmsg_audit SET who = ''`, `DELETE FROM txmsg_audit`, `TRUNCATE txmsg_audit`, `SELECT * FROM txmsg_message`,
-			`DELETE FROM txmsg_message`, `INSERT INTO txmsg_held (topic, body) VALUES ('orders', '')`, `SELECT * FROM txmsg_delivered`,
+			`UPDATE txmsg_audit SET who = ''`, `DELETE FROM txmsg_audit`, `TRUNCATE txmsg_audit`, `SELECT * FROM txmsg_ready`,
+			`DELETE FROM txmsg_ready`, `INSERT INTO txmsg_held (topic, body) VALUES ('orders', '')`, `SELECT * FROM txmsg_delivered`,
 			`SELECT * FROM txmsg_inbox`,
 		},
-		postgres.Check:   {`UPDATE txmsg_half SET state = 'committed'`, `INSERT INTO txmsg_identity DEFAULT VALUES`, `SELECT * FROM txmsg_message`},
-		postgres.Consume: {`TRUNCATE txmsg_inbox`, `SELECT * FROM txmsg_message`, `SELECT * FROM txmsg_half`},
+		postgres.Check:   {`UPDATE txmsg_half SET state = 'committed'`, `INSERT INTO txmsg_identity DEFAULT VALUES`, `SELECT * FROM txmsg_ready`},
+		postgres.Consume: {`TRUNCATE txmsg_inbox`, `SELECT * FROM txmsg_ready`, `SELECT * FROM txmsg_half`},
 	} {
 		role := b.as(t, duty)
 		for _, statement := range forbidden {
@@ -79,8 +80,19 @@ func TestGrantToAWriterIsEnoughForTransact(t *testing.T) {
 	require.NoError(t, writer.transact(t.Context(), func(ctx context.Context, _ pgx.Tx, out txmsg.Publisher) error {
 		return out.Publish(ctx, txmsg.Message{Topic: "orders"})
 	}))
-	require.Equal(t, 2, b.count(t, "txmsg_message"))
+	require.Equal(t, 2, b.count(t, "txmsg_ready"))
 	require.Equal(t, 1, b.count(t, "txmsg_held"))
+}
+
+// A table of the writer's own is not taken for the library's, whose owner would run its triggers.
+func TestGrantOfTheViewAloneIsEnoughForOtherPrograms(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.as(t)
+	b.exec(t, `GRANT INSERT ON txmsg_message TO `+query[string](t, other, `SELECT quote_ident(current_user)`))
+	other.exec(t, `CREATE TEMP TABLE txmsg_ready (lane int, destination text, id text, topic text, key text, type text, sequence bigint, headers jsonb, body bytea);
+		INSERT INTO txmsg_message (topic, id, key, body) VALUES ('orders', 'a', 'k', '')`)
+	require.Equal(t, "a", query[string](t, b, `SELECT id FROM txmsg_ready`))
 }
 
 func TestGrantRefusesAnUnknownDuty(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // published returns the bodies of the messages that are in the table, in the order of writing.
 func (b bundle) published(t testing.TB) []string {
 	t.Helper()
-	return query[[]string](t, b, `SELECT coalesce(array_agg(convert_from(body, 'UTF8') ORDER BY seq), '{}') FROM txmsg_message`)
+	return query[[]string](t, b, `SELECT coalesce(array_agg(convert_from(body, 'UTF8') ORDER BY seq), '{}') FROM txmsg_ready`)
 }
 
 func TestNestedTransactions(t *testing.T) {
@@ -267,7 +267,7 @@ func TestHandle(t *testing.T) {
 			first(t, committed.Tx())
 			require.NoError(t, committed.Commit(t.Context(), b.message("m")...))
 			require.Equal(t, 2, b.count(t, "orders"))
-			require.Equal(t, 1, b.count(t, "txmsg_message"))
+			require.Equal(t, 1, b.count(t, "txmsg_ready"))
 			b.requireIdle(t)
 		})
 	}
@@ -291,7 +291,7 @@ func TestHandle(t *testing.T) {
 				b.requireIdle(t)
 			}
 		}
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 	})
 
 	t.Run("a first statement that cannot be sent is named by the commit", func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestHandle(t *testing.T) {
 		require.ErrorIs(t, err, txmsg.ErrRolledBack)
 		require.ErrorContains(t, err, "argument count")
 		require.Eventually(t, func() bool { return b.pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond, "a connection leaked")
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 	})
 
 	t.Run("a first statement may be empty", func(t *testing.T) {
@@ -316,6 +316,6 @@ func TestHandle(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, tx.Commit(t.Context(), b.message("m")...))
-		require.Equal(t, 1, b.count(t, "txmsg_message"))
+		require.Equal(t, 1, b.count(t, "txmsg_ready"))
 	})
 }

@@ -91,13 +91,13 @@ func (w *watch) over(holders []string) bool {
 const preparedPrefix = "-1/"
 
 // lastSeqSQL is the last seq that was given. Where sessions are given seqs in stock nobody can say, and there is none.
-const lastSeqSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM txmsg_message_seq_seq
-WHERE (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'txmsg_message_seq_seq'::regclass) = 1`
+const lastSeqSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM txmsg_ready_seq_seq
+WHERE (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'txmsg_ready_seq_seq'::regclass) = 1`
 
 // sightSQL must be a later statement than lastSeqSQL. This mode of lock is the one that every INSERT takes, also one whose
 // transaction holds a stronger one.
 const sightSQL = `SELECT ARRAY(SELECT virtualtransaction FROM pg_locks
-    WHERE locktype = 'relation' AND relation = 'txmsg_message'::regclass AND mode = 'RowExclusiveLock' AND granted
+    WHERE locktype = 'relation' AND relation = 'txmsg_ready'::regclass AND mode = 'RowExclusiveLock' AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid IS DISTINCT FROM pg_backend_pid()),
     (SELECT i.id::text FROM txmsg_incarnation i),
     ARRAY(SELECT l.reopened FROM txmsg_lane l ORDER BY l.lane), ARRAY(SELECT l.lane FROM txmsg_lane l ORDER BY l.lane)`

@@ -60,14 +60,14 @@ func (r relay) low() int64 {
 
 func (r relay) last(t *testing.T) int64 {
 	t.Helper()
-	return query[int64](t, r.bundle, `SELECT last_value FROM txmsg_message_seq_seq`)
+	return query[int64](t, r.bundle, `SELECT last_value FROM txmsg_ready_seq_seq`)
 }
 
 // insert writes a row in a transaction and returns its seq.
 func insert(t *testing.T, tx pgx.Tx, id string) (seq int64) {
 	t.Helper()
-	require.NoError(t, tx.QueryRow(t.Context(), `INSERT INTO txmsg_message (destination, topic, id, key, body)
-		VALUES ('test', 'orders', $1::text, $1::text, '') RETURNING seq`, id).Scan(&seq))
+	require.NoError(t, tx.QueryRow(t.Context(), `INSERT INTO txmsg_ready (lane, destination, topic, id, key, body)
+		VALUES (hashtext($1) & 63, 'test', 'orders', $1::text, $1::text, '') RETURNING seq`, id).Scan(&seq))
 	return seq
 }
 
@@ -163,7 +163,7 @@ func TestHorizon(t *testing.T) {
 		r := lease(t, setup(t))
 		r.exec(t, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM FROM gate FOR SHARE; RETURN NEW; END $$;
 			CREATE TABLE gate (); INSERT INTO gate DEFAULT VALUES;
-			CREATE TRIGGER pause BEFORE INSERT ON txmsg_message FOR EACH ROW WHEN (NEW.key = 'early') EXECUTE FUNCTION pause()`)
+			CREATE TRIGGER pause BEFORE INSERT ON txmsg_ready FOR EACH ROW WHEN (NEW.key = 'early') EXECUTE FUNCTION pause()`)
 		r.write(t, 40) // a session that logs a value of the sequence gets an id: not the next one
 		gate := begin(t, r.bundle, pgx.TxOptions{})
 		_, err := gate.Exec(t.Context(), `LOCK TABLE gate`)
@@ -242,7 +242,7 @@ func TestHorizon(t *testing.T) {
 		r.write(t, 100)
 		r.deliver(t)
 		for _, seq := range []int64{1, -7} {
-			r.exec(t, `INSERT INTO txmsg_message (seq, destination, topic, id, body) OVERRIDING SYSTEM VALUE VALUES ($1, 'test', 'orders', 'by hand', '')`, seq)
+			r.exec(t, `INSERT INTO txmsg_ready (seq, lane, destination, topic, id, body) OVERRIDING SYSTEM VALUE VALUES ($1, 0, 'test', 'orders', 'by hand', '')`, seq)
 			require.Empty(t, r.read(t, "test"))
 			postgres.HurryNet(r.DB, "test")
 			require.Equal(t, []string{"by hand"}, ids(r.read(t, "test")))
@@ -255,7 +255,7 @@ func TestHorizon(t *testing.T) {
 	t.Run("is not used where sessions are given seqs in stock", func(t *testing.T) {
 		t.Parallel()
 		r := lease(t, setup(t))
-		r.exec(t, `ALTER SEQUENCE txmsg_message_seq_seq CACHE 10`)
+		r.exec(t, `ALTER SEQUENCE txmsg_ready_seq_seq CACHE 10`)
 		r.write(t, 100)
 		r.deliver(t)
 		require.Zero(t, r.low())
@@ -293,7 +293,7 @@ func TestHorizon(t *testing.T) {
 				require.NoError(t, err)
 				sent += r.settle(t, delivery(rows)...)
 			}
-			r.exec(t, `VACUUM txmsg_message`)
+			r.exec(t, `VACUUM txmsg_ready`)
 			fromFront := buffers(explain(t, r.bundle, postgres.ReadSQL, readArgs(500, false)...))
 			r.deliver(t)
 			t.Logf("buffers before %d, after %d, from the front %d", before, cost(), fromFront)
@@ -326,7 +326,7 @@ func TestHorizonIsTrue(t *testing.T) {
 	}
 	const falseSQL = `SELECT count(*) FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS b (lane, low, reopened)
 		JOIN txmsg_lane l ON l.lane = b.lane AND l.reopened = b.reopened
-		JOIN txmsg_message m ON m.destination = 'test' AND m.lane = b.lane AND m.seq <= b.low`
+		JOIN txmsg_ready m ON m.destination = 'test' AND m.lane = b.lane AND m.seq <= b.low`
 	random := rand.New(rand.NewPCG(7, 100))
 	furthest := int64(0)
 	reopened := func() int { return query[int](t, r.bundle, `SELECT sum(reopened) FROM txmsg_lane`) }
@@ -369,7 +369,7 @@ func TestHorizonIsTrue(t *testing.T) {
 		r.deliver(t)
 		_, err := r.Sweep(t.Context(), "first", r.lanes, 1000)
 		require.NoError(t, err)
-		return r.count(t, "txmsg_message")+r.count(t, "txmsg_held") == 0
+		return r.count(t, "txmsg_ready")+r.count(t, "txmsg_held") == 0
 	}, 30*time.Second, time.Millisecond)
 	r.deliver(t)
 	require.Equal(t, r.last(t), r.low())
@@ -432,10 +432,10 @@ func TestHorizonOutlivesNoCrash(t *testing.T) {
 	r.pool.Reset()
 	b := open(t, r.dsn, postgres.Config{}, func(c *pgxpool.Config) { c.MaxConns = 2 })
 	require.Zero(t, b.count(t, "txmsg_incarnation"))
-	t.Logf("%d of 20 rows came back", b.count(t, "txmsg_message"))
-	require.Len(t, r.read(t, "test"), b.count(t, "txmsg_message"))
+	t.Logf("%d of 20 rows came back", b.count(t, "txmsg_ready"))
+	require.Len(t, r.read(t, "test"), b.count(t, "txmsg_ready"))
 	r = lease(t, r.bundle)
-	require.Len(t, r.read(t, "test"), b.count(t, "txmsg_message"))
+	require.Len(t, r.read(t, "test"), b.count(t, "txmsg_ready"))
 	r.deliver(t)
 	require.Equal(t, r.last(t), r.low())
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -15,12 +16,12 @@ var _ localtable.Store[pgx.Tx] = (*DB)(nil)
 
 const (
 	// One message is what most transactions write; it needs no arrays.
-	insertOneSQL = `INSERT INTO txmsg_message (destination, id, topic, key, type, sequence, headers, body)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	insertOneSQL = `INSERT INTO txmsg_ready (lane, destination, id, topic, key, type, sequence, headers, body)
+VALUES (hashtext($9) & 63, $1, $2, $3, $4, $5, $6, $7, $8)`
 
 	// seq is given to the rows after they are sorted.
-	insertManySQL = `INSERT INTO txmsg_message (destination, id, topic, key, type, sequence, headers, body)
-SELECT m.destination, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body
+	insertManySQL = `INSERT INTO txmsg_ready (lane, destination, id, topic, key, type, sequence, headers, body)
+SELECT hashtext(CASE m.key WHEN '' THEN m.id ELSE m.key END) & 63, m.destination, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::jsonb[], $8::bytea[])
     WITH ORDINALITY AS m (destination, id, topic, key, type, sequence, headers, body, place)
 ORDER BY m.place`
@@ -77,7 +78,7 @@ func (w *written) args() []any {
 
 func only(entry localtable.Entry) []any {
 	m := entry.Message
-	return []any{entry.Destination, m.ID, m.Topic, m.Key, m.Type, sequence(m), headers(m), body(m)}
+	return []any{entry.Destination, m.ID, m.Topic, m.Key, m.Type, sequence(m), headers(m), body(m), cmp.Or(m.Key, m.ID)}
 }
 
 // sequence is null when it is not used, which costs no space.

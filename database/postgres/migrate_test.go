@@ -63,7 +63,7 @@ func TestMigrate(t *testing.T) {
 		_, err := tx.Tx().Exec(t.Context(), `SET LOCAL search_path = pg_temp`)
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit(t.Context(), b.message("m")...))
-		require.Equal(t, 1, b.count(t, "messages.txmsg_message"))
+		require.Equal(t, 1, b.count(t, "messages.txmsg_ready"))
 	})
 
 	t.Run("warns where a commit is not durable", func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 				decided <- changed
 			}()
 			r.awaitLockWait(t, settlement)
-			_, err = settlement.Exec(t.Context(), `WITH gone AS (DELETE FROM txmsg_message RETURNING *)
+			_, err = settlement.Exec(t.Context(), `WITH gone AS (DELETE FROM txmsg_ready RETURNING *)
 				INSERT INTO txmsg_held (seq, state, delayed, destination, id, topic, key, body)
 				SELECT seq, 'parked', false, destination, id, topic, key, body FROM gone`)
 			require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestOutcome(t *testing.T) {
 		proxy.Restore()
 		require.Equal(t, txmsg.Committed, outcome(t, tx))
 		require.Equal(t, 1, direct.count(t, "orders"))
-		require.Equal(t, 1, direct.count(t, "txmsg_message"))
+		require.Equal(t, 1, direct.count(t, "txmsg_ready"))
 	})
 
 	t.Run("C12 a commit that never reached the server is rolled back, once the server knows", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOutcome(t *testing.T) {
 		hole.close()
 		require.Equal(t, txmsg.RolledBack, outcome(t, tx))
 		require.Zero(t, direct.count(t, "orders"))
-		require.Zero(t, direct.count(t, "txmsg_message"))
+		require.Zero(t, direct.count(t, "txmsg_ready"))
 	})
 
 	t.Run("C12 Transact finds out and returns nil", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestOutcome(t *testing.T) {
 				return out.Publish(ctx, txmsg.Message{Topic: "orders"})
 			})
 		require.NoError(t, err)
-		require.Equal(t, 1, direct.count(t, "txmsg_message"))
+		require.Equal(t, 1, direct.count(t, "txmsg_ready"))
 	})
 
 	t.Run("a full pool does not block it", func(t *testing.T) {
@@ -151,7 +151,7 @@ func openWarm(t *testing.T, dsn string) bundle {
 	b := open(t, dsn, postgres.Config{}, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	tx := b.begin(t)
 	require.NoError(t, tx.Commit(t.Context(), b.message("warm")...))
-	b.exec(t, `DELETE FROM txmsg_message`)
+	b.exec(t, `DELETE FROM txmsg_ready`)
 	return b
 }
 

@@ -72,14 +72,14 @@ ORDER BY p.seq`
 	othersSQL = `
 WITH first AS MATERIALIZED (
     SELECT DISTINCT ON (m.lane, m.key, CASE m.key WHEN '' THEN m.seq END) m.lane, m.seq, m.topic
-    FROM unnest($2::smallint[]) AS l (lane) JOIN txmsg_message m ON m.destination = $1 AND m.lane = l.lane
+    FROM unnest($2::smallint[]) AS l (lane) JOIN txmsg_ready m ON m.destination = $1 AND m.lane = l.lane
     ORDER BY m.lane, m.key, CASE m.key WHEN '' THEN m.seq END, m.seq
 ), picked AS MATERIALIZED (
     SELECT f.lane, f.seq FROM first f WHERE f.topic <> ALL ($4::text[]) LIMIT $3
 )
 SELECT m.ctid, m.lane, m.seq, m.revision::bigint * 4, m.id, m.topic, m.key, m.type, coalesce(m.sequence, 0), m.headers, m.body,
     false, m.attempts, m.created_at, m.key <> ''` + isBehind + `
-FROM picked p JOIN txmsg_message m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
+FROM picked p JOIN txmsg_ready m ON m.destination = $1 AND m.lane = p.lane AND m.seq = p.seq
 ORDER BY m.seq`
 
 	readySQL = `(SELECT r.* FROM lanes l CROSS JOIN LATERAL (` + laneSQL + ` LIMIT $4) r)
@@ -88,7 +88,7 @@ ORDER BY m.seq`
 
 	laneSQL = `SELECT m.ctid AS place, m.lane, m.seq, m.revision::bigint * 4 AS packed, m.id, m.topic, m.key, m.type, m.sequence, m.headers, m.body,
             false AS delayed, m.attempts, m.created_at
-        FROM txmsg_message m WHERE m.destination = $1 AND m.lane = l.lane AND m.seq > l.low ORDER BY m.seq`
+        FROM txmsg_ready m WHERE m.destination = $1 AND m.lane = l.lane AND m.seq > l.low ORDER BY m.seq`
 )
 
 // Read implements [localtable.Store].

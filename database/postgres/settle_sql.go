@@ -29,7 +29,7 @@ const (
 	// Most rows are ready and delivered. They are looked at where they were read, $4, which costs half of finding them by
 	// the index: a row that somebody has moved since is not found, and sent again. $2 and $3 are the lanes and their epochs, $5
 	// and $6 the seqs and revisions.
-	deleteReadySQL = `DELETE FROM txmsg_message m WHERE m.ctid = ANY ($4::tid[])
+	deleteReadySQL = `DELETE FROM txmsg_ready m WHERE m.ctid = ANY ($4::tid[])
     AND ((m.seq, m.revision) IN (SELECT r.seq, r.revision FROM unnest($5::bigint[], $6::bigint[]) AS r (seq, revision))) IS TRUE
     AND (m.lane IN (
         SELECT l.lane FROM unnest($2::smallint[], $3::bigint[]) AS r (lane, epoch), txmsg_lane l
@@ -46,7 +46,7 @@ SELECT seq, created_at, sequence, attempts, destination, id, topic, key, type, h
 	failureSQL = `unnest($2::smallint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::integer[], $9::text[], $10::text[])
     AS r (lane, epoch, destination, seq, revision, after, spent, error, class)`
 
-	failReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + failureSQL + isReady + `
+	failReadySQL = `WITH gone AS (DELETE FROM txmsg_ready m USING ` + failureSQL + isReady + `
     RETURNING m.*, r.after, r.spent, r.error, r.class)
 INSERT INTO txmsg_held (state, due_at, attempts, revision, delayed, holds, errors,
     seq, created_at, sequence, destination, id, topic, key, type, headers, body)
@@ -70,7 +70,7 @@ FROM ` + failureSQL + isHeld
 	isBehind = ` AND EXISTS (SELECT FROM txmsg_held f
         WHERE f.lane = m.lane AND f.destination = m.destination AND f.key = m.key AND ` + standsBefore + ` AND f.seq < m.seq)`
 
-	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_message m USING ` + resultSQL + isReady + isBehind + ` RETURNING m.*)
+	parkReadySQL = `WITH gone AS (DELETE FROM txmsg_ready m USING ` + resultSQL + isReady + isBehind + ` RETURNING m.*)
 INSERT INTO txmsg_held (state, delayed, revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
 SELECT 'parked', false, revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
 
@@ -96,7 +96,7 @@ FROM ` + resultSQL + isHeld + ` AND NOT m.delayed` + isBehind
 ), opened AS (
     UPDATE txmsg_lane l SET reopened = l.reopened + 1 FROM (SELECT DISTINCT lane FROM gone) g WHERE l.lane = g.lane
 )
-INSERT INTO txmsg_message (revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
+INSERT INTO txmsg_ready (lane, revision, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body)
 OVERRIDING SYSTEM VALUE
-SELECT revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
+SELECT lane, revision + 1, seq, created_at, sequence, attempts, destination, id, topic, key, type, headers, errors, body FROM gone`
 )

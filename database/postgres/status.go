@@ -16,7 +16,7 @@ import (
 // and have no age.
 const tableStatusSQL = `
 SELECT destination::text, 'ready', count(*), ` + oldestSQL + `
-FROM (SELECT destination, created_at AS since FROM txmsg_message) m GROUP BY destination
+FROM (SELECT destination, created_at AS since FROM txmsg_ready) m GROUP BY destination
 UNION ALL
 SELECT destination::text, state, count(*), ` + oldestSQL + `
 FROM (SELECT destination, state, CASE WHEN due_at <= (SELECT clock_timestamp()) THEN

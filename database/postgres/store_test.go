@@ -29,7 +29,7 @@ func (b bundle) table(store localtable.Store[pgx.Tx], operator localtable.Operat
 	return tabletest.Harness[pgx.Tx]{
 		Store: store, Operator: operator, Lanes: localtable.Lanes,
 		Age: func(t testing.TB, id string, by time.Duration) {
-			b.exec(t, `UPDATE txmsg_message SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
+			b.exec(t, `UPDATE txmsg_ready SET created_at = created_at - $2::interval WHERE id = $1`, id, by)
 			b.exec(t, `UPDATE txmsg_held SET created_at = created_at - $2::interval, due_at = due_at - $2::interval WHERE id = $1`, id, by)
 		},
 		AgeDelivered: func(t testing.TB, by time.Duration) {

@@ -70,10 +70,59 @@ func TestOtherWriters(t *testing.T) {
 		t.Parallel()
 		r := lease(t, setup(t))
 		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("ours")...))
+		entry := localtable.Entry{Destination: "test", Message: txmsg.Message{ID: "a", Topic: "orders", Key: "k"}}
+		require.NoError(t, r.begin(t).Commit(t.Context(), r.Insert([]localtable.Entry{entry, entry})...))
 		r.exec(t, `INSERT INTO txmsg_message (destination, topic, key, body) VALUES ('test', 'orders', 'k', 'theirs')`)
+		r.exec(t, `INSERT INTO txmsg_held (destination, topic, key, body, due_at) VALUES ('test', 'orders', 'k', 'theirs', clock_timestamp() - interval '1 s')`)
 		rows := r.read(t, "test")
-		require.Len(t, rows, 2)
-		require.Equal(t, rows[0].Lane, rows[1].Lane)
+		require.Len(t, rows, 5)
+		for _, row := range rows {
+			require.Equal(t, rows[0].Lane, row.Lane)
+		}
+	})
+
+	t.Run("without a key have lanes by their ids, whoever writes them", func(t *testing.T) {
+		t.Parallel()
+		r := lease(t, setup(t))
+		lanes := map[string]map[int]bool{}
+		for i := range 20 {
+			id := fmt.Sprint("id-", i)
+			entry := localtable.Entry{Destination: "test", Message: txmsg.Message{ID: id, Topic: "orders"}}
+			require.NoError(t, r.begin(t).Commit(t.Context(), r.Insert([]localtable.Entry{entry})...))
+			require.NoError(t, r.begin(t).Commit(t.Context(), r.Insert([]localtable.Entry{entry, entry})...))
+			r.exec(t, `INSERT INTO txmsg_message (destination, topic, id, body) VALUES ('test', 'orders', $1, '')`, id)
+			r.exec(t, `INSERT INTO txmsg_held (destination, topic, id, body, due_at) VALUES ('test', 'orders', $1, '', clock_timestamp() - interval '1 s')`, id)
+			lanes[id] = map[int]bool{}
+		}
+		used := map[int]bool{}
+		for _, row := range r.read(t, "test") {
+			lanes[row.Message.ID][row.Lane], used[row.Lane] = true, true
+		}
+		for id, of := range lanes {
+			require.Len(t, of, 1, id)
+		}
+		require.Greater(t, len(used), 10)
+	})
+
+	t.Run("are written to the configured schema, whatever the writer's search path", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		require.NoError(t, open(t, b.dsn, postgres.Config{Schema: "messages"}).Migrate(t.Context()))
+		b.exec(t, `INSERT INTO messages.txmsg_message (topic, body) VALUES ('orders', '')`)
+		require.Equal(t, 1, b.count(t, "messages.txmsg_ready"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
+	})
+
+	t.Run("that nobody would read are refused", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		for _, sql := range []string{
+			`INSERT INTO txmsg_ready (topic, body) VALUES ('orders', '')`, `INSERT INTO txmsg_ready (lane, topic, body) VALUES (64, 'orders', '')`,
+			`INSERT INTO txmsg_message (topic, body, destination) VALUES ('orders', '', NULL)`, `INSERT INTO txmsg_message (topic) VALUES ('orders')`,
+		} {
+			_, err := b.pool.Exec(t.Context(), sql)
+			require.Error(t, err, sql)
+		}
 	})
 
 	t.Run("headers that are no texts do not stop the batch", func(t *testing.T) {
@@ -91,7 +140,7 @@ func TestOtherWriters(t *testing.T) {
 	t.Run("times that are none stop neither the batch nor the status", func(t *testing.T) {
 		t.Parallel()
 		r := lease(t, setup(t))
-		r.exec(t, `INSERT INTO txmsg_message (topic, body, created_at) VALUES ('orders', '', 'infinity'), ('orders', '', '-infinity')`)
+		r.exec(t, `INSERT INTO txmsg_ready (lane, topic, body, created_at) VALUES (1, 'orders', '', 'infinity'), (2, 'orders', '', '-infinity')`)
 		r.exec(t, `INSERT INTO txmsg_held (topic, body, created_at, due_at) VALUES ('orders', '', '-infinity', '-infinity'), ('orders', '', now(), 'infinity')`)
 		require.Len(t, r.read(t, "default"), 3)
 		_, err := r.Status(t.Context())
@@ -153,20 +202,20 @@ func TestSettle(t *testing.T) {
 	t.Run("a row that was delivered is not taken for the one that stands there now", func(t *testing.T) {
 		t.Parallel()
 		r := lease(t, setup(t))
-		place := func() pgtype.TID { return query[pgtype.TID](t, r.bundle, `SELECT ctid FROM txmsg_message`) }
+		place := func() pgtype.TID { return query[pgtype.TID](t, r.bundle, `SELECT ctid FROM txmsg_ready`) }
 		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("a")...))
 		late, was := delivery(r.read(t, "test")), place()
 		require.Equal(t, 1, r.settle(t, late...))
 		require.Eventually(t, func() bool { // while another session has an old snapshot, the place is not free
-			r.exec(t, `DELETE FROM txmsg_message`)
-			r.exec(t, `VACUUM txmsg_message`)
+			r.exec(t, `DELETE FROM txmsg_ready`)
+			r.exec(t, `VACUUM txmsg_ready`)
 			require.NoError(t, r.begin(t).Commit(t.Context(), r.message("b")...))
 			return place() == was
 		}, 30*time.Second, 50*time.Millisecond)
 		require.Zero(t, r.settle(t, late...))
 
-		r.exec(t, `DELETE FROM txmsg_message`)
-		r.exec(t, `INSERT INTO txmsg_message (seq, revision, destination, topic, id, body) OVERRIDING SYSTEM VALUE VALUES ($1, 2, 'test', 'orders', 'a', '')`, late[0].Row.Seq)
+		r.exec(t, `DELETE FROM txmsg_ready`)
+		r.exec(t, `INSERT INTO txmsg_ready (seq, lane, revision, destination, topic, id, body) OVERRIDING SYSTEM VALUE VALUES ($1, hashtext('a') & 63, 2, 'test', 'orders', 'a', '')`, late[0].Row.Seq)
 		late[0].Row.Place = r.read(t, "test")[0].Place
 		require.Zero(t, r.settle(t, late...), "it was parked and is ready again")
 		require.Equal(t, []string{"a"}, ids(r.read(t, "test")))
@@ -177,7 +226,7 @@ func TestSettle(t *testing.T) {
 		r := lease(t, setup(t))
 		require.NoError(t, r.begin(t).Commit(t.Context(), r.message("a", "b")...))
 		rows := r.read(t, "test")
-		r.exec(t, `UPDATE txmsg_message SET body = 'moved' WHERE id = 'a'`)
+		r.exec(t, `UPDATE txmsg_ready SET body = 'moved' WHERE id = 'a'`)
 		require.Equal(t, 1, r.settle(t, delivery(rows)...))
 		require.Equal(t, []string{"a"}, ids(r.read(t, "test")))
 	})
@@ -330,14 +379,14 @@ func TestPruneMessages(t *testing.T) {
 		require.NoError(t, b.begin(t).Commit(t.Context(), b.message("unsent", "dead", "sent")...))
 		rows := r.read(t, "test")
 		r.settle(t, localtable.Result{Row: rows[1], Fate: localtable.Dead}, localtable.Result{Row: rows[2], Fate: localtable.Delivered})
-		b.exec(t, `UPDATE txmsg_message SET created_at = created_at - interval '2 h'`)
+		b.exec(t, `UPDATE txmsg_ready SET created_at = created_at - interval '2 h'`)
 		b.exec(t, `UPDATE txmsg_held SET created_at = created_at - interval '2 h'`)
 		b.exec(t, `UPDATE txmsg_delivered SET created_at = created_at - interval '2 h'`)
 		deliver(t, b, "2 h", 7)
 		require.Equal(t, 3, prune(t, b, time.Hour, 3))
 		require.Equal(t, 4, prune(t, b, time.Hour, 1000))
 		require.Zero(t, prune(t, b, time.Hour, 1000))
-		require.Equal(t, 1, b.count(t, "txmsg_message"))
+		require.Equal(t, 1, b.count(t, "txmsg_ready"))
 		require.Equal(t, 1, b.count(t, "txmsg_held"))
 		require.Equal(t, 1, b.count(t, "txmsg_delivered"))
 	})

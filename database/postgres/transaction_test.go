@@ -25,7 +25,7 @@ func TestCommit(t *testing.T) {
 		order(t, tx, "1")
 		require.NoError(t, tx.Commit(t.Context(), b.message("a", "b")...))
 		require.Equal(t, 1, b.count(t, "orders"))
-		require.Equal(t, 2, b.count(t, "txmsg_message"))
+		require.Equal(t, 2, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -34,7 +34,7 @@ func TestCommit(t *testing.T) {
 		b := setup(t)
 		require.NoError(t, b.begin(t).Commit(t.Context()))
 		require.NoError(t, b.begin(t).Commit(t.Context(), b.message("a")...))
-		require.Equal(t, 1, b.count(t, "txmsg_message"))
+		require.Equal(t, 1, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -49,7 +49,7 @@ func TestCommit(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, txmsg.ErrOutcomeUnknown)
 		require.Equal(t, 1, b.count(t, "orders"))
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		require.Equal(t, txmsg.RolledBack, outcome(t, tx))
 		b.requireIdle(t)
 	})
@@ -64,7 +64,7 @@ func TestCommit(t *testing.T) {
 		err := tx.Commit(t.Context(), b.message("a")...)
 		require.Error(t, err)
 		require.NotErrorIs(t, err, txmsg.ErrOutcomeUnknown)
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -100,7 +100,7 @@ func TestCommit(t *testing.T) {
 		})
 		require.ErrorIs(t, err, txmsg.ErrRolledBack)
 		require.NotErrorIs(t, err, txmsg.ErrOutcomeUnknown)
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		require.Zero(t, b.count(t, "orders"))
 		b.requireIdle(t)
 	})
@@ -114,7 +114,7 @@ func TestCommit(t *testing.T) {
 			return out.Publish(ctx, txmsg.Message{Topic: "orders"})
 		})
 		require.ErrorIs(t, err, txmsg.ErrRolledBack)
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -128,7 +128,7 @@ func TestCommit(t *testing.T) {
 			return out.Publish(ctx, txmsg.Message{Topic: "orders"})
 		})
 		require.ErrorIs(t, err, txmsg.ErrRolledBack)
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		require.Eventually(t, func() bool { return b.pool.Stat().AcquiredConns() == 0 }, 10*time.Second, time.Millisecond)
 	})
 
@@ -143,7 +143,7 @@ func TestCommit(t *testing.T) {
 			return query[int](t, b, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, pid) == 0
 		}, 10*time.Second, 10*time.Millisecond)
 		require.Error(t, tx.Commit(t.Context(), b.message("a")...))
-		require.Zero(t, b.count(t, "txmsg_message"))
+		require.Zero(t, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -153,7 +153,7 @@ func TestCommit(t *testing.T) {
 		tx := b.begin(t)
 		require.NoError(t, tx.Commit(t.Context(), b.message("a")...))
 		require.ErrorIs(t, tx.Commit(t.Context(), b.message("b")...), pgx.ErrTxClosed)
-		require.Equal(t, 1, b.count(t, "txmsg_message"))
+		require.Equal(t, 1, b.count(t, "txmsg_ready"))
 	})
 }
 
@@ -179,7 +179,7 @@ func TestConnections(t *testing.T) {
 			require.NoError(t, <-errs)
 		}
 		require.Equal(t, 20, b.count(t, "orders"))
-		require.Equal(t, 20, b.count(t, "txmsg_message"))
+		require.Equal(t, 20, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 
@@ -247,8 +247,8 @@ func TestConnections(t *testing.T) {
 		require.NoError(t, <-errs)
 		require.Greater(t, runs.Load(), int32(2), "nothing had to run again")
 		require.Equal(t, 20, query[int](t, b, `SELECT balance FROM account`))
-		require.Equal(t, 2, query[int](t, b, `SELECT count(DISTINCT id) FROM txmsg_message`))
-		require.Equal(t, 2, b.count(t, "txmsg_message"))
+		require.Equal(t, 2, query[int](t, b, `SELECT count(DISTINCT id) FROM txmsg_ready`))
+		require.Equal(t, 2, b.count(t, "txmsg_ready"))
 		b.requireIdle(t)
 	})
 }

@@ -155,7 +155,7 @@ func (c *chaos) explain(pool *pgxpool.Pool) {
 	for _, sql := range []string{
 		"SELECT 'instance ' || owner || ' ' || expires_at - clock_timestamp() FROM txmsg_instance",
 		"SELECT 'lanes ' || coalesce(owner, 'nobody') || ' ' || array_agg(lane ORDER BY lane)::text FROM txmsg_lane GROUP BY owner",
-		"SELECT 'ready ' || array_agg(DISTINCT lane)::text || ' ' || count(*) || ' ' || count(DISTINCT key) FROM txmsg_message",
+		"SELECT 'ready ' || array_agg(DISTINCT lane)::text || ' ' || count(*) || ' ' || count(DISTINCT key) FROM txmsg_ready",
 		"SELECT 'held ' || state || ' ' || array_agg(DISTINCT lane)::text || ' ' || count(*) || ' ' || count(DISTINCT key) FROM txmsg_held GROUP BY state",
 		"SELECT 'session ' || pid || ' ' || coalesce(state, '') || ' ' || coalesce(wait_event, '') || ' ' || clock_timestamp() - xact_start || ' ' || left(query, 100) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()",
 	} {

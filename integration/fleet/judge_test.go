@@ -55,7 +55,7 @@ func readTables(t *testing.T, pool *pgxpool.Pool, e *evidence) {
 	for _, event := range events {
 		e.committed[event.ID] = event
 	}
-	ready, err := collect(t, pool, "SELECT"+rowSQL+"txmsg_message", pgx.RowToStructByPos[row])
+	ready, err := collect(t, pool, "SELECT"+rowSQL+"txmsg_ready", pgx.RowToStructByPos[row])
 	require.NoError(t, err)
 	require.Empty(t, ready, "rows that are ready although all was sent")
 	e.held, err = collect(t, pool, "SELECT"+rowSQL+"txmsg_held", pgx.RowToStructByPos[row])
