@@ -20,7 +20,7 @@ const (
 	// Autovacuum comes often enough for a search to read little that its index does not know yet.
 	createPartitionSQL = `CREATE %s %s PARTITION OF txmsg_delivered FOR VALUES FROM ('%s') TO ('%s')
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05)`
-	partitionBound     = "2006-01-02 00:00:00+00"
+	partitionBound = "2006-01-02 00:00:00+00"
 
 	partitionsSQL = `SELECT c.relname, date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC')
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'txmsg_delivered'::regclass ORDER BY c.relname`
