@@ -15,7 +15,7 @@ type lanes struct {
 	mu      sync.Mutex
 	held    map[int]*heldLane
 	busy    map[int]users // outlives the lease: a batch may be under way when a lane is lost, and taken again
-	whole   time.Time     // every lane is held until then
+	whole   time.Time     // when complete ends; zero: some lane is not held
 	settled chan struct{} // a lane that is to leave has become idle
 }
 

@@ -135,12 +135,12 @@ func (r *reader[Tx]) look(ctx, work context.Context) {
 
 // read returns due rows of idle lanes, and those lanes.
 func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
-	free, busy := r.relay.lanes.free(r.Destination, r.from)
-	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
-	select { // of what this look will see
+	select { // of rows that this look will see, and lanes that it will have
 	case <-r.wake:
 	default:
 	}
+	free, busy := r.relay.lanes.free(r.Destination, r.from)
+	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
 	if len(free) == 0 {
 		return nil, nil
 	}

@@ -103,17 +103,8 @@ func (m Message) Validate() error {
 func (m Message) validateHeaders() error {
 	total := 0
 	for name, value := range m.Headers {
-		field := fmt.Sprintf("Headers[%q]", name)
-		switch {
-		case len(name) > MaxHeaderNameBytes || !isHeaderName(name):
-			return &InvalidMessageError{Field: field, Value: value, Rule: fmt.Sprintf("the name must be 1 to %d letters, digits, '-', '_' and '.', a letter or digit first", MaxHeaderNameBytes)}
-		case reservedHeader(name):
-			return &InvalidMessageError{Field: field, Value: value, Rule: "the name is reserved by a broker or by this library"}
-		case value == "":
-			return &InvalidMessageError{Field: field, Value: value, Rule: "must not be empty: brokers drop empty values"}
-		}
-		if rule := checkText(value, MaxHeaderTotalBytes); rule != "" {
-			return &InvalidMessageError{Field: field, Value: value, Rule: rule}
+		if rule := checkHeader(name, value); rule != "" {
+			return &InvalidMessageError{Field: fmt.Sprintf("Headers[%q]", name), Value: value, Rule: rule}
 		}
 		total += len(name) + len(value)
 	}
@@ -121,6 +112,19 @@ func (m Message) validateHeaders() error {
 		return &InvalidMessageError{Field: "Headers", Value: fmt.Sprintf("%d bytes", total), Rule: fmt.Sprintf("must be at most %d bytes together", MaxHeaderTotalBytes)}
 	}
 	return nil
+}
+
+// checkHeader returns the broken rule, or "".
+func checkHeader(name, value string) string {
+	switch {
+	case len(name) > MaxHeaderNameBytes || !isHeaderName(name):
+		return fmt.Sprintf("the name must be 1 to %d letters, digits, '-', '_' and '.', a letter or digit first", MaxHeaderNameBytes)
+	case reservedHeader(name):
+		return "the name is reserved by a broker or by this library"
+	case value == "":
+		return "must not be empty: brokers drop empty values"
+	}
+	return checkText(value, MaxHeaderTotalBytes)
 }
 
 func isTopic(text string) bool {

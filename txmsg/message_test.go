@@ -133,3 +133,17 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 	require.NoError(t, CheckSize(m, m.Size()))
 	require.ErrorIs(t, CheckSize(m, m.Size()-1), ErrTooLarge)
 }
+
+func BenchmarkMessageValidate(b *testing.B) {
+	m := Message{ID: NewID(), Topic: "orders", Key: "customer-7", Type: "order.created", Body: make([]byte, 300)}
+	for _, headers := range []map[string]string{nil, {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "a"}} {
+		b.Run(fmt.Sprint(len(headers), " headers"), func(b *testing.B) {
+			m.Headers = headers
+			for b.Loop() {
+				if err := m.Validate(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

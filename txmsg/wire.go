@@ -20,6 +20,9 @@ const (
 	HeaderSequence = headerPrefix + "sequence"
 )
 
+// OwnHeaders are the most that [ToWire] adds to the user's headers.
+const OwnHeaders = 4
+
 // ToWire yields the names and values of the headers that a broker stores with m's body: the user's and those of the fields. Of a
 // valid message no name comes twice.
 func ToWire(m Message) iter.Seq2[string, string] {
@@ -29,10 +32,18 @@ func ToWire(m Message) iter.Seq2[string, string] {
 				return
 			}
 		}
-		_ = yield(HeaderID, m.ID) &&
-			(m.Key == "" || yield(HeaderKey, m.Key)) &&
-			(m.Type == "" || yield(HeaderType, m.Type)) &&
-			(m.Sequence == 0 || yield(HeaderSequence, strconv.FormatInt(m.Sequence, 10)))
+		if !yield(HeaderID, m.ID) {
+			return
+		}
+		if m.Key != "" && !yield(HeaderKey, m.Key) {
+			return
+		}
+		if m.Type != "" && !yield(HeaderType, m.Type) {
+			return
+		}
+		if m.Sequence != 0 {
+			yield(HeaderSequence, strconv.FormatInt(m.Sequence, 10))
+		}
 	}
 }
 

@@ -18,6 +18,21 @@ func TestToWireNamesWhatIsThere(t *testing.T) {
 	require.Len(t, m.Headers, 1, "the message's own map")
 }
 
+func TestToWireEndsWhenItIsToldTo(t *testing.T) {
+	m := Message{ID: "1", Key: "k", Type: "t", Sequence: 1}
+	require.Len(t, maps.Collect(ToWire(m)), OwnHeaders)
+	m.Headers = map[string]string{"Tenant": "a"}
+	for end := range OwnHeaders + 1 {
+		seen := 0
+		for range ToWire(m) {
+			if seen++; seen > end {
+				break
+			}
+		}
+		require.Equal(t, end+1, seen)
+	}
+}
+
 func TestFromWireOfAnotherProducer(t *testing.T) {
 	headers := map[string]string{"UNIQ_KEY": "AC11", "Nats-Msg-Id": "1", "tenant": "a", "txmsg-owner": "shop"}
 	m, err := FromWire("t", nil, headers, "t/0/7")

@@ -11,9 +11,6 @@ import (
 	"github.com/txmsg/txmsg-go/txmsg"
 )
 
-// ownHeaders are the most that [txmsg.ToWire] adds.
-const ownHeaders = 4
-
 func toRecord(m txmsg.Message) *kgo.Record {
 	record := &kgo.Record{Topic: m.Topic, Value: m.Body}
 	if record.Value == nil {
@@ -22,7 +19,7 @@ func toRecord(m txmsg.Message) *kgo.Record {
 	if m.Key != "" {
 		record.Key = []byte(m.Key)
 	}
-	record.Headers = make([]kgo.RecordHeader, 0, len(m.Headers)+ownHeaders)
+	record.Headers = make([]kgo.RecordHeader, 0, len(m.Headers)+txmsg.OwnHeaders)
 	for name, value := range txmsg.ToWire(m) {
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
@@ -37,7 +34,7 @@ func overhead(m txmsg.Message) int {
 		recordFields = 1 + 10 + 5*5 // attributes, timestamp, and five lengths and deltas
 		headerFields = 2 * 5
 	)
-	return batchHeader + recordFields + headerFields*(len(m.Headers)+ownHeaders)
+	return batchHeader + recordFields + headerFields*(len(m.Headers)+txmsg.OwnHeaders)
 }
 
 // toDelivery reads a record, also one that another program wrote: its key is then the message's, if it is text.

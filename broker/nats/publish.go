@@ -135,11 +135,8 @@ func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	return stream, err
 }
 
-// ownHeaders are the most that [txmsg.ToWire] adds.
-const ownHeaders = 4
-
 func toMsg(m txmsg.Message) *nats.Msg {
-	header := make(nats.Header, len(m.Headers)+ownHeaders+1)
+	header := make(nats.Header, len(m.Headers)+txmsg.OwnHeaders+1)
 	for name, value := range txmsg.ToWire(m) {
 		header[name] = []string{value}
 	}
@@ -153,5 +150,5 @@ func overhead(m txmsg.Message) int {
 		block      = len("NATS/1.0\r\n") + len("\r\n")
 		separators = len(": ") + len("\r\n")
 	)
-	return block + separators*(len(m.Headers)+ownHeaders+1) + len(jetstream.MsgIDHeader) + len(m.ID)
+	return block + separators*(len(m.Headers)+txmsg.OwnHeaders+1) + len(jetstream.MsgIDHeader) + len(m.ID)
 }

@@ -66,7 +66,7 @@
 //
 //	GRANT USAGE ON SCHEMA ...; GRANT INSERT ON txmsg_message ...;
 //
-// and for delayed ones
+// which is not enough for RETURNING: it makes an id itself if it needs one. For delayed messages:
 //
 //	GRANT USAGE ON SEQUENCE txmsg_ready_seq_seq ...;
 //	GRANT INSERT (destination, id, topic, key, type, sequence, headers, body, due_at) ON txmsg_held ...;

@@ -15,7 +15,8 @@ type Duty string
 // The duties. A service whose messenger also runs needs Write and Relay, one on RocketMQ needs Check.
 const (
 	// Write is Transact and Enqueue of the local table: it adds messages, with what is the writer's to say, and can neither see
-	// nor change one. What belongs to the relay (place in the order, times, attempts, state) it cannot set.
+	// nor change one. What belongs to the relay (place in the order, times, attempts, state) it cannot set; a wrong lane, which it can,
+	// costs the order of the keys that it is given for.
 	Write Duty = "write"
 	// Relay is Run of the local table. Its role becomes the owner of the archive of delivered messages, since PostgreSQL lets
 	// nobody else make and drop the partitions, and may create tables in the schema: let all relays of a database use one role.

@@ -42,7 +42,8 @@ func TestGrantAllowsNoMoreThanTheDuty(t *testing.T) {
 			`UPDATE txmsg_held SET holds = false`, `SELECT * FROM txmsg_delivered`, `UPDATE txmsg_lane SET owner = NULL`,
 			`SELECT * FROM txmsg_instance`, `SELECT * FROM txmsg_half`, `SELECT * FROM txmsg_inbox`, `SELECT setval('txmsg_ready_seq_seq', 1)`,
 			`INSERT INTO txmsg_ready (lane, topic, body, revision) VALUES (1, 'orders', '', 2147483647)`, `INSERT INTO txmsg_ready (lane, topic, body, created_at) VALUES (1, 'orders', '', 'infinity')`,
-			`SELECT * FROM txmsg_message`, `DELETE FROM txmsg_message`, `UPDATE txmsg_message SET body = ''`,
+			`INSERT INTO txmsg_ready (lane, topic, body, seq) OVERRIDING SYSTEM VALUE VALUES (1, 'orders', '', 1)`, `INSERT INTO txmsg_ready (lane, topic, body, attempts) VALUES (1, 'orders', '', 1)`,
+			`SELECT * FROM txmsg_message`,
 			`INSERT INTO txmsg_held (topic, body, due_at, state) VALUES ('orders', '', now(), 'dead')`, `INSERT INTO txmsg_held (topic, body, due_at, seq) VALUES ('orders', '', now(), 1)`,
 		},
 		postgres.Relay: {
@@ -93,6 +94,9 @@ func TestGrantOfTheViewAloneIsEnoughForOtherPrograms(t *testing.T) {
 	other.exec(t, `CREATE TEMP TABLE txmsg_ready (lane int, destination text, id text, topic text, key text, type text, sequence bigint, headers jsonb, body bytea);
 		INSERT INTO txmsg_message (topic, id, key, body) VALUES ('orders', 'a', 'k', '')`)
 	require.Equal(t, "a", query[string](t, b, `SELECT id FROM txmsg_ready`))
+	_, err := b.as(t).pool.Exec(t.Context(), `CREATE TEMP VIEW mine AS SELECT 1 AS a;
+		CREATE TRIGGER write INSTEAD OF INSERT ON mine FOR EACH ROW EXECUTE FUNCTION txmsg_write()`)
+	require.ErrorContains(t, err, "permission denied for function txmsg_write")
 }
 
 func TestGrantRefusesAnUnknownDuty(t *testing.T) {

@@ -17,9 +17,9 @@ const (
 
 	// A partition is not logged unless the configuration says so: the archive is there to look up what became of a message, and
 	// no step of the delivery reads it. Logged, every message would be in the log twice.
-	// Autovacuum comes often enough for a search to read little that its index does not know yet.
+	// Autovacuum comes after so many rows, and looks at those alone, for a search to read little that its index does not know yet.
 	createPartitionSQL = `CREATE %s %s PARTITION OF txmsg_delivered FOR VALUES FROM ('%s') TO ('%s')
-WITH (autovacuum_vacuum_insert_scale_factor = 0.05)`
+WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000)`
 	partitionBound = "2006-01-02 00:00:00+00"
 
 	partitionsSQL = `SELECT c.relname, date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC')

@@ -11,8 +11,7 @@ CREATE TABLE txmsg_ready (
     sequence    bigint,                                    -- the aggregate's own version
     revision    integer      NOT NULL DEFAULT 0,           -- grows with every change of the row
     attempts    integer      NOT NULL DEFAULT 0,
-    -- A key has one lane; rows without a key are spread: hashtext(CASE key WHEN '' THEN id ELSE key END) & 63. It is not a generated
-    -- column, since that takes longer than the rest of the INSERT. So nobody writes here but this library: see txmsg_message.
+    -- A key has one lane, see txmsg_write. It is not a generated column: the server prepares its expression anew for every INSERT.
     lane        txmsg_lane_number NOT NULL,
     destination varchar(255) NOT NULL DEFAULT 'default',   -- who is to get it: a name in the relay's configuration
     id          varchar(128) NOT NULL DEFAULT gen_random_uuid()::text,
@@ -32,8 +31,8 @@ CREATE TABLE txmsg_ready (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- Where other programs write messages.
-CREATE VIEW txmsg_message AS SELECT destination, id, topic, key, type, sequence, headers, body FROM txmsg_ready;
+-- Where other programs write messages. OFFSET keeps the view from being updatable: a key that changes would not change its lane.
+CREATE VIEW txmsg_message AS SELECT destination, id, topic, key, type, sequence, headers, body FROM txmsg_ready OFFSET 0;
 
 ALTER VIEW txmsg_message ALTER destination SET DEFAULT 'default', ALTER id SET DEFAULT gen_random_uuid()::text,
     ALTER key SET DEFAULT '', ALTER type SET DEFAULT '';
@@ -42,14 +41,16 @@ ALTER VIEW txmsg_message ALTER destination SET DEFAULT 'default', ALTER id SET D
 CREATE FUNCTION txmsg_write() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     INSERT INTO txmsg_ready (lane, destination, id, topic, key, type, sequence, headers, body)
-    VALUES (hashtext(CASE NEW.key WHEN '' THEN NEW.id ELSE NEW.key END) & 63,
+    VALUES (hashtext(coalesce(nullif(NEW.key, ''), NEW.id, '')) & 63, -- rows without a key are spread
         NEW.destination, NEW.id, NEW.topic, NEW.key, NEW.type, NEW.sequence, NEW.headers, NEW.body);
     RETURN NEW;
 END
 $$;
 -- +goose StatementEnd
 
--- It runs as the owner: whoever writes must not be able to put a table of his own before ours.
+-- It runs as the owner: nobody may use it for a view of his own, or put a table of his own before ours.
+REVOKE EXECUTE ON FUNCTION txmsg_write() FROM PUBLIC;
+
 -- +goose StatementBegin
 DO $$ BEGIN EXECUTE format('ALTER FUNCTION txmsg_write() SET search_path = %I, pg_temp', current_schema()); END $$;
 -- +goose StatementEnd
@@ -113,7 +114,8 @@ CREATE TABLE txmsg_delivered (
     body         bytea       NOT NULL
 ) PARTITION BY RANGE (delivered_at);
 
-CREATE TABLE txmsg_delivered_default PARTITION OF txmsg_delivered DEFAULT;
+CREATE TABLE txmsg_delivered_default PARTITION OF txmsg_delivered DEFAULT
+WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
 
 -- Nearly free to keep, and enough to find a message by an id that carries its time. Autovacuum takes in what is new: asked for by the
 -- rows themselves, it would be asked more often than it remembers, and write each time into the server's log.

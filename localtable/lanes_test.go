@@ -1,0 +1,35 @@
+package localtable
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A relay that takes itself for the only one tells no other of commits.
+func TestLanesAreComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := make([]Lane, Lanes)
+		for i := range all {
+			all[i] = Lane{Number: i, Epoch: 1}
+		}
+		held := newLanes()
+		renew := func(lease Lease) { held.renew(lease, time.Now().Add(time.Second)) }
+		require.False(t, held.complete())
+		renew(Lease{Lanes: all})
+		require.True(t, held.complete())
+		renew(Lease{Lanes: all, Surplus: 1})
+		require.True(t, held.complete(), "a lane that is to leave is held")
+		require.Len(t, held.leave(), 1)
+		require.False(t, held.complete())
+		renew(Lease{Lanes: all})
+		require.True(t, held.complete())
+		renew(Lease{Lanes: all[1:]})
+		require.False(t, held.complete())
+		renew(Lease{Lanes: all})
+		time.Sleep(time.Second)
+		require.False(t, held.complete(), "the lease is over")
+	})
+}
