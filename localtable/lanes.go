@@ -33,16 +33,18 @@ func newLanes() *lanes {
 	return &lanes{held: map[int]*heldLane{}, busy: map[int]users{}, settled: make(chan struct{}, 1)}
 }
 
-// renew takes over what a lease says and returns the lanes that are new.
+// renew takes over what a lease says and returns the lanes that can be used now and could not before.
 func (l *lanes) renew(lease Lease, end time.Time) (taken []Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.held
+	now, before := time.Now(), l.held
 	l.held = make(map[int]*heldLane, len(lease.Lanes))
 	for _, lane := range lease.Lanes {
 		was, ok := before[lane.Number]
 		if !ok || was.Epoch != lane.Epoch {
 			was = &heldLane{Lane: lane}
+		}
+		if !now.Before(was.end) {
 			taken = append(taken, lane)
 		}
 		was.end = end
@@ -52,12 +54,11 @@ func (l *lanes) renew(lease Lease, end time.Time) (taken []Lane) {
 	if len(l.held) == Lanes {
 		l.whole = end
 	}
-	l.retire(lease.Surplus)
-	return taken
+	return append(taken, l.retire(lease.Surplus)...)
 }
 
-// retire marks exactly n lanes as leaving, idle ones first.
-func (l *lanes) retire(n int) {
+// retire marks exactly n lanes as leaving, idle ones first. It returns those that were to leave and stay.
+func (l *lanes) retire(n int) (stay []Lane) {
 	order := make([]*heldLane, 0, len(l.held))
 	for _, lane := range l.held {
 		order = append(order, lane)
@@ -76,11 +77,15 @@ func (l *lanes) retire(n int) {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Number, b.Number))
 	})
 	for i, lane := range order {
-		if i < n && !lane.leaving {
+		switch leaving := i < n; {
+		case leaving && !lane.leaving:
 			lane.before = maps.Clone(l.busy[lane.Number])
+		case !leaving && lane.leaving:
+			stay = append(stay, lane.Lane)
 		}
 		lane.leaving = i < n
 	}
+	return stay
 }
 
 // leave removes the leaving lanes that are idle, for the keeper to release.
@@ -99,9 +104,9 @@ func (l *lanes) leave() []Lane {
 }
 
 // free returns the lanes that a batch of a destination may take, in the order of their numbers from the given one on and
-// around, and how many are held but busy. A lane that is to leave goes on while it must wait for a batch that had begun before:
+// around, and which are held but busy. A lane that is to leave goes on while it must wait for a batch that had begun before:
 // one destination's broker that hangs keeps the lane, and the others must not stand still for it.
-func (l *lanes) free(destination string, from int) (free []Lane, busy int) {
+func (l *lanes) free(destination string, from int) (free []Lane, busy []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -109,7 +114,7 @@ func (l *lanes) free(destination string, from int) (free []Lane, busy int) {
 		switch {
 		case lane.leaving && len(lane.before) == 0, !now.Before(lane.end):
 		case l.busy[number][destination]:
-			busy++
+			busy = append(busy, number)
 		default:
 			free = append(free, lane.Lane)
 		}

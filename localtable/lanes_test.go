@@ -33,3 +33,21 @@ func TestLanesAreComplete(t *testing.T) {
 		require.False(t, held.complete(), "the lease is over")
 	})
 }
+
+func TestLanesThatCanBeUsedAgainAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lane := Lane{Number: 7, Epoch: 1}
+		held := newLanes()
+		renew := func(surplus int) []Lane {
+			return held.renew(Lease{Lanes: []Lane{lane}, Surplus: surplus}, time.Now().Add(time.Second))
+		}
+		require.Equal(t, []Lane{lane}, renew(0))
+		require.Empty(t, renew(0))
+		held.take("a", []Lane{lane})
+		require.Empty(t, renew(1))
+		held.done("a", []Lane{lane})
+		require.Equal(t, []Lane{lane}, renew(0), "it was to leave, and stays")
+		time.Sleep(time.Second)
+		require.Equal(t, []Lane{lane}, renew(0), "its lease was over")
+	})
+}

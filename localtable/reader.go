@@ -40,7 +40,7 @@ type reader[Tx any] struct {
 	full      bool      // the last look found as much as it asked for: there may be more
 	backlog   bool      // so it was when there was a lane to look at
 	rest      bool      // the last look left lanes out and did not find as much as it asked for
-	missed    bool      // lanes were busy at the last look
+	missed    []int     // lanes that were busy at the last look, and still are
 	last      int       // rows of the last look
 	looked    time.Time // last
 	notBefore time.Time
@@ -140,13 +140,13 @@ func (r *reader[Tx]) read(ctx context.Context, pass pass) ([]Row, []Lane) {
 	default:
 	}
 	free, busy := r.relay.lanes.free(r.Destination, r.from)
-	r.due, r.missed, r.full, r.rest = false, busy > 0, false, false
+	r.due, r.missed, r.full, r.rest = false, busy, false, false
 	if len(free) == 0 {
 		return nil, nil
 	}
 	part := false
 	if r.backlog { // leave lanes to the batches that can go beside this one
-		share := min(len(free), (len(free)+busy+r.Concurrency-1)/r.Concurrency)
+		share := min(len(free), (len(free)+len(busy)+r.Concurrency-1)/r.Concurrency)
 		part = share < len(free)
 		free = free[:share]
 	}
@@ -224,16 +224,15 @@ func (r *reader[Tx]) others(ctx context.Context, rows []Row, lanes []Lane) []Row
 }
 
 // finish takes a batch's report. One that changed nothing gives no reason to look again before the next poll: what it found
-// would be found again.
+// would be found again. But its lanes may have more if they were wanted meanwhile.
 func (r *reader[Tx]) finish(rep report) {
 	r.under--
 	r.relay.lanes.done(r.Destination, rep.lanes)
-	switch {
-	case rep.changed == 0:
-		r.full, r.rest = false, false
-	default:
-		r.full = r.full || rep.full
-		r.due = r.due || rep.recovered || r.missed
-	}
-	r.missed = false
+	missed := len(r.missed)
+	r.missed = slices.DeleteFunc(r.missed, func(number int) bool {
+		return slices.ContainsFunc(rep.lanes, func(lane Lane) bool { return lane.Number == number })
+	})
+	r.due = r.due || len(r.missed) < missed || rep.changed > 0 && rep.recovered
+	r.full = rep.changed > 0 && (r.full || rep.full)
+	r.rest = rep.changed > 0 && r.rest
 }

@@ -172,6 +172,23 @@ func TestRelay(t *testing.T) {
 		})
 	})
 
+	t.Run("a row that comes while its lane is busy is sent when it is free, whatever becomes of other batches", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			const latency = 400 * time.Millisecond
+			w.broker.set(faults{latency: latency, hang: map[string]time.Duration{"bad": latency}})
+			p := w.start(localtable.Config{PollInterval: time.Hour})
+			pass(time.Second)
+			write := func(topic, key string) {
+				require.NoError(t, publish(t.Context(), p.messenger, txmsg.Message{Topic: topic, Key: key}))
+				pass(latency / 10)
+			}
+			write("bad", "b")
+			write("good", "g")
+			write("good", "g")
+			w.until(time.Minute, func() bool { return w.broker.distinct() == 2 })
+		})
+	})
+
 	t.Run("batches of a backlog go beside each other", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.broker.set(faults{latency: 100 * time.Millisecond})

@@ -69,8 +69,8 @@ func (c *Config) setDefaults() {
 
 func (c *Config) validate() error {
 	var problems []error
-	if len(c.Schema) > 63 || strings.ContainsRune(c.Schema, 0) {
-		problems = append(problems, fmt.Errorf("postgres: Config.Schema must be a name of at most 63 bytes, got %q", c.Schema))
+	if len(c.Schema) > 63 || strings.ContainsAny(c.Schema, "\x00'$") || strings.HasPrefix(c.Schema, "pg_") {
+		problems = append(problems, fmt.Errorf("postgres: Config.Schema must be a name of at most 63 bytes without ' and $ that does not begin with pg_, got %q", c.Schema))
 	}
 	levels := []pgx.TxIsoLevel{"", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 	if !slices.Contains(levels, c.Isolation) {

@@ -48,7 +48,7 @@
 // The tables stand in the folder migration. Ready messages stand in txmsg_ready, those that wait, failed or are dead in
 // txmsg_held, delivered ones that are kept in txmsg_delivered, and what a person decided in txmsg_audit, which nothing
 // shortens. Programs in other languages may write messages themselves, to the view txmsg_message: every column of it but topic
-// and body has a default. A delayed one is written to txmsg_held, with due_at.
+// and body has a default. A delayed one is written to txmsg_held, with due_at. A schema with these tables cannot be renamed.
 //
 //	INSERT INTO txmsg_message (topic, key, body) VALUES ('orders', 'order-7', '{"id":7}');
 //	INSERT INTO txmsg_held (topic, body, due_at) VALUES ('orders', '{"id":7}', clock_timestamp() + interval '1 hour');

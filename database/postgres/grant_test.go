@@ -94,6 +94,10 @@ func TestGrantOfTheViewAloneIsEnoughForOtherPrograms(t *testing.T) {
 	other.exec(t, `CREATE TEMP TABLE txmsg_ready (lane int, destination text, id text, topic text, key text, type text, sequence bigint, headers jsonb, body bytea);
 		INSERT INTO txmsg_message (topic, id, key, body) VALUES ('orders', 'a', 'k', '')`)
 	require.Equal(t, "a", query[string](t, b, `SELECT id FROM txmsg_ready`))
+
+	schema := query[string](t, b, `SELECT quote_ident(current_schema())`)
+	b.exec(t, `CREATE FUNCTION `+schema+`.hashtext(varchar) RETURNS int LANGUAGE sql AS 'SELECT 1/0'`) // fits better than PostgreSQL's own
+	other.exec(t, `INSERT INTO txmsg_message (topic, id, key, body) VALUES ('orders', 'b', 'k', '')`)
 	_, err := b.as(t).pool.Exec(t.Context(), `CREATE TEMP VIEW mine AS SELECT 1 AS a;
 		CREATE TRIGGER write INSTEAD OF INSERT ON mine FOR EACH ROW EXECUTE FUNCTION txmsg_write()`)
 	require.ErrorContains(t, err, "permission denied for function txmsg_write")

@@ -170,7 +170,7 @@ func TestHorizon(t *testing.T) {
 		require.NoError(t, err)
 		inserted := make(chan error, 1)
 		go func() {
-			_, err := r.pool.Exec(context.Background(), `INSERT INTO txmsg_message (destination, topic, id, key, body) VALUES ('test', 'orders', 'early', 'early', '')`)
+			_, err := r.pool.Exec(context.Background(), `INSERT INTO txmsg_ready (lane, destination, topic, id, key, body) VALUES (hashtext('early') & 63, 'test', 'orders', 'early', 'early', '')`)
 			inserted <- err
 		}()
 		const waiting = `SELECT count(*) FROM pg_locks WHERE relation = 'gate'::regclass AND NOT granted`

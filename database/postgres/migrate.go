@@ -102,7 +102,8 @@ func (db *DB) inspect(ctx context.Context, conns *sql.DB) error {
 	return nil
 }
 
-// createSchema makes the schema that is configured. IF NOT EXISTS alone fails when two do it at once.
+// createSchema makes the schema that is configured, unless it is there: IF NOT EXISTS asks for the right to make it even then, and fails when
+// two do it at once.
 func (db *DB) createSchema(ctx context.Context, conns *sql.DB) error {
 	if db.schema == "" {
 		return nil
@@ -115,7 +116,11 @@ func (db *DB) createSchema(ctx context.Context, conns *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(`+lockKeySQL+`)`, db.schema); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{db.schema}.Sanitize()); err != nil {
+	var exists bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, db.schema).Scan(&exists); err != nil || exists {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+pgx.Identifier{db.schema}.Sanitize()); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -354,7 +354,7 @@ func TestPruneMessages(t *testing.T) {
 		require.Contains(t, partitions(t, b), old)
 		require.Contains(t, partitions(t, b), day(t, b, 1))
 		require.Contains(t, partitions(t, b), day(t, b, 2))
-		require.Contains(t, query[[]string](t, b, `SELECT reloptions FROM pg_class WHERE relname = $1`, day(t, b, 2)), "autovacuum_vacuum_insert_threshold=100000")
+		require.Contains(t, query[[]string](t, b, `SELECT reloptions FROM pg_class WHERE oid = $1::text::regclass`, day(t, b, 2)), "autovacuum_vacuum_insert_threshold=100000")
 		require.Equal(t, 10, prune(t, b, 24*time.Hour, 1000))
 		require.NotContains(t, partitions(t, b), old)
 		require.Equal(t, 10, b.count(t, "txmsg_delivered"))

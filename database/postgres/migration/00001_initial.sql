@@ -37,23 +37,22 @@ CREATE VIEW txmsg_message AS SELECT destination, id, topic, key, type, sequence,
 ALTER VIEW txmsg_message ALTER destination SET DEFAULT 'default', ALTER id SET DEFAULT gen_random_uuid()::text,
     ALTER key SET DEFAULT '', ALTER type SET DEFAULT '';
 
+-- It runs as the owner. So it finds nothing by its name alone that somebody else may have made, and nobody may use it for a table
+-- of his own.
 -- +goose StatementBegin
-CREATE FUNCTION txmsg_write() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DO $do$ BEGIN EXECUTE format($format$
+CREATE FUNCTION txmsg_write() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO txmsg_ready (lane, destination, id, topic, key, type, sequence, headers, body)
+    INSERT INTO %I.txmsg_ready (lane, destination, id, topic, key, type, sequence, headers, body)
     VALUES (hashtext(coalesce(nullif(NEW.key, ''), NEW.id, '')) & 63, -- rows without a key are spread
         NEW.destination, NEW.id, NEW.topic, NEW.key, NEW.type, NEW.sequence, NEW.headers, NEW.body);
     RETURN NEW;
 END
-$$;
+$$
+$format$, current_schema()); END $do$;
 -- +goose StatementEnd
 
--- It runs as the owner: nobody may use it for a view of his own, or put a table of his own before ours.
 REVOKE EXECUTE ON FUNCTION txmsg_write() FROM PUBLIC;
-
--- +goose StatementBegin
-DO $$ BEGIN EXECUTE format('ALTER FUNCTION txmsg_write() SET search_path = %I, pg_temp', current_schema()); END $$;
--- +goose StatementEnd
 
 CREATE TRIGGER txmsg_write INSTEAD OF INSERT ON txmsg_message FOR EACH ROW EXECUTE FUNCTION txmsg_write();
 
