@@ -240,6 +240,7 @@ const (
 )
 
 func (s *session) consumeOne(m *primitive.MessageExt) (acknowledged bool) {
+	s.progress.deliver(m)
 	d := delivery(m)
 	leave := s.order.enter(m, d.Message.Key)
 	defer leave()
