@@ -44,18 +44,27 @@ const maxAnswer = 64 << 20
 
 // Missing returns those of topics that the name servers do not know. It is an error if none of them answers, or if no
 // broker has registered with the one that did, as right after its start.
-func Missing(ctx context.Context, nameServers []string, topics []string) ([]string, error) {
+func Missing(ctx context.Context, nameServers []string, topics []string) (missing []string, err error) {
+	err = firstAnswer(nameServers, func(server string) (err error) {
+		missing, err = missingAt(ctx, server, topics)
+		return err
+	})
+	return missing, err
+}
+
+// firstAnswer asks one name server after the other until one answers.
+func firstAnswer(nameServers []string, ask func(server string) error) error {
 	var failures []error
 	first := rand.IntN(len(nameServers)) // or one that hangs would take the time of the others, always
 	for i := range nameServers {
 		server := nameServers[(first+i)%len(nameServers)]
-		missing, err := missingAt(ctx, server, topics)
+		err := ask(server)
 		if err == nil {
-			return missing, nil
+			return nil
 		}
 		failures = append(failures, fmt.Errorf("name server %s: %w", server, err))
 	}
-	return nil, errors.Join(failures...)
+	return errors.Join(failures...)
 }
 
 func missingAt(ctx context.Context, nameServer string, topics []string) ([]string, error) {
@@ -118,18 +127,12 @@ func Brokers(ctx context.Context, nameServer string) ([]string, error) {
 }
 
 // masters returns the address of each broker's master, by the broker's name, from the first name server that answers.
-func masters(ctx context.Context, nameServers []string) (map[string]string, error) {
-	var failures []error
-	first := rand.IntN(len(nameServers))
-	for i := range nameServers {
-		server := nameServers[(first+i)%len(nameServers)]
-		addresses, err := mastersAt(ctx, server)
-		if err == nil {
-			return addresses, nil
-		}
-		failures = append(failures, fmt.Errorf("name server %s: %w", server, err))
-	}
-	return nil, errors.Join(failures...)
+func masters(ctx context.Context, nameServers []string) (addresses map[string]string, err error) {
+	err = firstAnswer(nameServers, func(server string) (err error) {
+		addresses, err = mastersAt(ctx, server)
+		return err
+	})
+	return addresses, err
 }
 
 func mastersAt(ctx context.Context, nameServer string) (map[string]string, error) {
