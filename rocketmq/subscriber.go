@@ -113,24 +113,14 @@ const noteAcks = 100 * time.Millisecond
 func (s *Subscriber) store(session *session) (confirmed bool) {
 	ctx, cancel := context.WithTimeout(session.ctx, storeTimeout)
 	defer cancel()
-	offsets := session.progress.offsets()
-	for {
-		err := remoting.StoreOffsets(ctx, s.cfg.NameServers, s.cfg.Credentials.library(), s.cfg.Group, offsets)
-		if err == nil {
-			return true
-		}
-		sleep(ctx, storePause)
-		if ctx.Err() != nil {
-			s.cfg.Logger.Warn("offsets not confirmed: acknowledged messages may come again", "group", s.cfg.Group, "error", err)
-			return false
-		}
+	err := remoting.StoreOffsets(ctx, s.cfg.NameServers, s.cfg.Credentials.library(), s.cfg.Group, session.progress.offsets())
+	if err != nil {
+		s.cfg.Logger.Warn("offsets not confirmed: acknowledged messages may come again", "group", s.cfg.Group, "error", err)
 	}
+	return err == nil
 }
 
-const (
-	storeTimeout = 5 * time.Second
-	storePause   = 100 * time.Millisecond
-)
+const storeTimeout = 5 * time.Second
 
 // libraryConsumer is what is used of the library's push consumer.
 type libraryConsumer interface {

@@ -1,11 +1,15 @@
 package remoting
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/stretchr/testify/require"
@@ -57,38 +61,91 @@ func serve(t *testing.T, answer func(request header) (code int, body string)) (a
 	return listener.Addr().String(), seen
 }
 
-func TestStoreOffsets(t *testing.T) {
-	broker, requests := serve(t, func(request header) (int, string) {
-		if request.ExtFields["topic"] == "missing" {
-			return topicNotExist, ""
-		}
-		return success, ""
-	})
-	nameServer, _ := serve(t, func(header) (int, string) {
-		return success, `{"brokerAddrTable":{"a":{"brokerAddrs":{0:"` + broker + `"}}}}`
-	})
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+// silent returns an address that accepts connections and says nothing.
+func silent(t *testing.T) (address string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, gone.Close())
-	nameServers := []string{gone.Addr().String(), nameServer}
-	queue := primitive.MessageQueue{Topic: "t", BrokerName: "a", QueueId: 3}
-	store := func(credentials primitive.Credentials, queue primitive.MessageQueue) error {
-		return StoreOffsets(t.Context(), nameServers, credentials, "g", map[primitive.MessageQueue]int64{queue: 20})
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+// cluster returns the address of a name server that knows the masters of these brokers.
+func cluster(t *testing.T, brokers map[string]string) (address string) {
+	var entries []string
+	for name, broker := range brokers {
+		entries = append(entries, `"`+name+`":{"brokerAddrs":{0:"`+broker+`"}}`)
 	}
+	address, _ = serve(t, func(header) (int, string) {
+		return success, `{"brokerAddrTable":{` + strings.Join(entries, ",") + `}}`
+	})
+	return address
+}
 
-	fields := map[string]string{"consumerGroup": "g", "topic": "t", "queueId": "3", "commitOffset": "20", "bname": "a"}
-	require.NoError(t, store(primitive.Credentials{}, queue))
-	request := <-requests
-	require.Equal(t, updateConsumerOffset, request.Code)
-	require.Zero(t, request.Flag, "an answer is expected")
-	require.Equal(t, fields, request.ExtFields)
+func TestStoreOffsets(t *testing.T) {
+	queue := primitive.MessageQueue{Topic: "t", BrokerName: "a", QueueId: 3}
+	type offsets = map[primitive.MessageQueue]int64
+	// within is a context that ends while a test waits for it.
+	within := func(t *testing.T, d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	accept := func(header) (int, string) { return success, "" }
 
-	require.NoError(t, store(primitive.Credentials{AccessKey: "key", SecretKey: "secret", SecurityToken: "token"}, queue))
-	fields["AccessKey"], fields["SecurityToken"] = "key", "token"
-	fields["Signature"] = "kuLgsl8dW7SQpN3p8ydjQTocL2g=" // printf keytokena20g3t | openssl dgst -sha1 -hmac secret -binary | base64
-	require.Equal(t, fields, (<-requests).ExtFields)
+	t.Run("asks the broker, with a signature if it has a key", func(t *testing.T) {
+		broker, requests := serve(t, accept)
+		gone, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, gone.Close())
+		nameServers := []string{gone.Addr().String(), cluster(t, map[string]string{"a": broker})}
+		fields := map[string]string{"consumerGroup": "g", "topic": "t", "queueId": "3", "commitOffset": "20", "bname": "a"}
+		require.NoError(t, StoreOffsets(t.Context(), nameServers, primitive.Credentials{}, "g", offsets{queue: 20}))
+		request := <-requests
+		require.Equal(t, updateConsumerOffset, request.Code)
+		require.Zero(t, request.Flag, "an answer is expected")
+		require.Equal(t, fields, request.ExtFields)
 
-	require.ErrorContains(t, store(primitive.Credentials{}, primitive.MessageQueue{Topic: "t", BrokerName: "b"}), "broker b")
-	queue.Topic = "missing"
-	require.ErrorContains(t, store(primitive.Credentials{}, queue), "store offset of missing/3: answer 17: remark")
+		credentials := primitive.Credentials{AccessKey: "key", SecretKey: "secret", SecurityToken: "token"}
+		require.NoError(t, StoreOffsets(t.Context(), nameServers, credentials, "g", offsets{queue: 20}))
+		fields["AccessKey"], fields["SecurityToken"] = "key", "token"
+		fields["Signature"] = "kuLgsl8dW7SQpN3p8ydjQTocL2g=" // printf keytokena20g3t | openssl dgst -sha1 -hmac secret -binary | base64
+		require.Equal(t, fields, (<-requests).ExtFields)
+	})
+	t.Run("does not wait for a broker that hangs before it asks the others", func(t *testing.T) {
+		broker, requests := serve(t, accept)
+		nameServer := cluster(t, map[string]string{"hangs": silent(t), "a": broker, "b": broker})
+		a, b := queue, queue
+		b.BrokerName = "b"
+		err := StoreOffsets(within(t, time.Second), []string{nameServer}, primitive.Credentials{}, "g", offsets{
+			a: 1, b: 2, {Topic: "t", BrokerName: "hangs"}: 3, {Topic: "t", BrokerName: "unknown"}: 4,
+		})
+		require.ErrorContains(t, err, "broker hangs: ")
+		require.ErrorContains(t, err, "broker unknown: ")
+		require.NotContains(t, err.Error(), "broker a")
+		require.Len(t, requests, 2)
+		stored := []string{(<-requests).ExtFields["bname"], (<-requests).ExtFields["bname"]}
+		require.ElementsMatch(t, []string{"a", "b"}, stored)
+	})
+	t.Run("tries again what is not confirmed, and nothing else", func(t *testing.T) {
+		var refusals atomic.Int32
+		broker, requests := serve(t, func(request header) (int, string) {
+			if request.ExtFields["queueId"] == "3" && refusals.Add(1) <= 2 {
+				return topicNotExist, ""
+			}
+			return success, ""
+		})
+		nameServers := []string{cluster(t, map[string]string{"a": broker})}
+		other := queue
+		other.QueueId = 4
+		require.NoError(t, StoreOffsets(t.Context(), nameServers, primitive.Credentials{}, "g", offsets{queue: 20, other: 7}))
+		counts := map[string]int{}
+		for range len(requests) {
+			counts[(<-requests).ExtFields["queueId"]]++
+		}
+		require.Equal(t, map[string]int{"3": 3, "4": 1}, counts)
+
+		refusals.Store(-1000)
+		err := StoreOffsets(within(t, time.Second), nameServers, primitive.Credentials{}, "g", offsets{queue: 20})
+		require.ErrorContains(t, err, "broker a: store offset of t/3: answer 17: remark")
+	})
 }
