@@ -35,6 +35,10 @@
 //   - Its log lines hold whole messages, and some end the process: they go through slog with the fields that are safe.
 //   - A consumer hands failed messages back 16 times and then takes them away, and calls back in any order: see [Subscriber.Run].
 //   - A consumer's shutdown can meet a fetch at a moment at which the process panics: fetching ends first.
+//   - A consumer sends its offsets without waiting for answers, at a stop too, and when it gives one queue up it forgets those of
+//     the others until their next messages: Run keeps an account of its own, and has the brokers confirm it.
+//   - A heartbeat that is under way at a consumer's shutdown can make the broker keep a share of the queues for it for 2 min:
+//     the queues are given up first, which waits for it.
 //
 // Process-wide are the library's logger and panic handler, which the first messenger or subscriber sets. Some goroutines stay
 // behind when a client is shut down; package rocketmqtest lists them. There is no TLS: the library does not verify certificates.
