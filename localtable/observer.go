@@ -11,6 +11,9 @@ import (
 // observeInterval is how old the table's numbers may be in metrics and Health.
 const observeInterval = 15 * time.Second
 
+// observeRetry is after a failure: nothing waits for the numbers, and all loops try at once while the database is away.
+const observeRetry = 5 * time.Second
+
 // observeAfter is when the table is first looked at: a relay that starts has more urgent questions to the database.
 const observeAfter = time.Second
 
@@ -113,7 +116,8 @@ func (o *observer) step(ctx context.Context) time.Duration {
 		if ctx.Err() != nil {
 			return observeInterval
 		}
-		return max(o.trouble.failed("observe", err), time.Second)
+		o.trouble.failed("observe", err)
+		return observeRetry
 	}
 	o.trouble.worked()
 	o.seen.set(status)
