@@ -113,10 +113,9 @@ func (o *observer) step(ctx context.Context) time.Duration {
 	defer cancel()
 	status, err := o.store.Status(question)
 	if err != nil {
-		if ctx.Err() != nil {
-			return observeInterval
+		if ctx.Err() == nil {
+			o.trouble.failed("observe", err)
 		}
-		o.trouble.failed("observe", err)
 		return observeRetry
 	}
 	o.trouble.worked()
