@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/txmsg/txmsg-go/database/postgres"
+	"github.com/txmsg/txmsg-go/integration/services"
 	"github.com/txmsg/txmsg-go/localtable"
 	"github.com/txmsg/txmsg-go/txmsg"
 )
@@ -220,16 +220,7 @@ func eventually(t testing.TB, done func() bool, what string) {
 }
 
 // log keeps what the library logs.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type log struct{ services.Log }
 
 func (l *log) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -237,9 +228,7 @@ func (l *log) logger() *slog.Logger {
 
 // lines returns those that hold every one of words.
 func (l *log) lines(words ...string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.SplitSeq(l.text.String(), "\n") {
+	for line := range strings.SplitSeq(l.String(), "\n") {
 		if line != "" && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 			found = append(found, line)
 		}

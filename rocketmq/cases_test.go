@@ -1,7 +1,6 @@
 package rocketmq
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -122,7 +121,7 @@ func testDatabaseAway(t *testing.T) {
 func testOneGroupTwoDatabases(t *testing.T) {
 	w, x, y := newWorld(t), newDatabase(t), newDatabase(t)
 	in := w.inbox(t)
-	var log lockedBuffer
+	var log services.Log
 	mx := openMessenger(t, w, "x", x.DB)
 	my := openMessenger(t, w, "y", y.DB, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	runMessenger(t, mx)
@@ -165,7 +164,7 @@ func (s *panicStore) Fence(ctx context.Context, halfID string, wait time.Duratio
 func testPanicInCheck(t *testing.T) {
 	w, d := newWorld(t), newDatabase(t)
 	in := w.inbox(t)
-	var log lockedBuffer
+	var log services.Log
 	m := openMessenger(t, w, "", &panicStore{database: d}, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	runMessenger(t, m)
 	w.mute.Store(true)
@@ -381,22 +380,4 @@ func TestCreationOrder(t *testing.T) {
 			require.Positive(t, said(w.checks(id), commit))
 		})
 	}
-}
-
-// lockedBuffer is written by several goroutines.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

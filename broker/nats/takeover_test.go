@@ -200,7 +200,7 @@ func TestAnIdleSubscriberIsSilent(t *testing.T) {
 	address := services.NATS(t)
 	topic := "idle-" + txmsg.NewID()
 	createStream(t, address, topic, 0)
-	var log lockedBuffer
+	var log services.Log
 	js, done := client(t, address)
 	defer done()
 	got := &seen{}
@@ -214,21 +214,4 @@ func TestAnIdleSubscriberIsSilent(t *testing.T) {
 	got.await(t, 1, 2)
 	require.NoError(t, stop())
 	require.Empty(t, log.String())
-}
-
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

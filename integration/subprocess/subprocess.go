@@ -3,7 +3,6 @@ package subprocess
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +23,7 @@ import (
 type Process struct {
 	Command *exec.Cmd
 	Ended   chan struct{} // closed when the process has ended and all that it told has been read
-	log     journal
+	log     services.Log
 }
 
 // Start runs this binary with plan in the environment, under variable. take gets the lines that the child tells, one at a
@@ -81,23 +79,8 @@ func (p *Process) RequireAlive(t testing.TB) {
 }
 
 // Tail is the end of what the process wrote to its standard error.
-func (p *Process) Tail() string { return p.log.tail() }
-
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) tail() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	text := j.text.String()
+func (p *Process) Tail() string {
+	text := p.log.String()
 	return text[max(0, len(text)-4000):]
 }
 
